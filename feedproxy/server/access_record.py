@@ -54,10 +54,7 @@ class AccessRecord(Struct, frozen=True):
 
 
 def record_access(app: App, record: AccessRecord) -> str:
-    """Record a response in metrics, scores and recent activity, and return its log line.
-
-    The line is empty if `log_format` is `off`.
-    """
+    """Record a response in metrics, scores and recent activity. Return its log line, or "" if `log_format` is `off`."""
     request, entrance, cache = record.request, record.entrance, record.cache
     if record.connect_result:
         detail = cache.detail or ""

@@ -29,11 +29,8 @@ class Addon:
 
     @property
     def name(self) -> str:
-        """Return the name under which mitmproxy registers the addon.
-
-        A second addon of the same class gets another name. Otherwise mitmproxy would refuse the addon with a traceback
-        before `load`.
-        """
+        """Return the name under which mitmproxy registers the addon. A second addon of the same class gets another
+        name. Otherwise mitmproxy would refuse it with a traceback before `load`."""
         name = type(self).__name__.lower()
         return name if ctx.master.addons.get(name) in (None, self) else f"{name} (again)"
 

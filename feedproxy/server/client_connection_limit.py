@@ -16,10 +16,7 @@ class ConnectionLimiter:
 
     def acquire(self, connection: Hashable, peer: str, settings: Settings) -> bool:
         """Count a connection of the client at the address `peer`. Return False if the client's network has reached its
-        limit.
-
-        The connections of a trusted proxy are neither counted nor limited: the result is True.
-        """
+        limit. For a trusted proxy, return True without counting."""
         limit = settings.max_connections_per_address
         if not limit or (settings.trusted_proxies and is_trusted_proxy(settings, peer)):
             return True

@@ -57,11 +57,8 @@ class UnsentOutputLimit:
             self.check_soon()  # responses that are not written yet may exceed the limit
 
     def enforce(self) -> int:
-        """Close connections until the unsent output fits `unsent_max`. Return the remaining bytes.
-
-        Each step selects the client network with the most unsent output, and closes the connection of this network that
-        has the most.
-        """
+        """Close connections until the unsent output fits `unsent_max`. Return the remaining bytes. Each step closes the
+        connection with the most unsent output, in the client network with the most."""
         usage, limit = _Usage(), self._settings().unsent_max
         for source in self.sources:
             for output in source():

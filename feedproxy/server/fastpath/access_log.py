@@ -83,10 +83,10 @@ class AccessLogger:
         return self._counters.setdefault((entrance, detail, status), HitCounter())
 
     def make_line(self, template: ResponseTemplate, client_key: tuple[str, bytes], now: Instant) -> str:
-        """Return the log line of a client's hit, and record the hit as a poll of the feed.
+        """Return the log line of a client's hit, and record the hit as a poll of the feed. `client_key` contains the
+        address and the User-Agent line.
 
-        `client_key` contains the address and the User-Agent line. A second hit of the client within REPEAT seconds is
-        not recorded, because both hits count as one poll.
+        A second hit of the client within REPEAT seconds is not recorded, because both hits count as one poll.
         """
         client = self._identify(client_key, now)
         if template.shared.schedule is not None:

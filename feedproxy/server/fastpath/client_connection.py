@@ -86,10 +86,8 @@ class ClientConnection:
         """Let the kernel report input of any length from now on. Raises OSError if the connection has failed."""
 
     def write(self, head: bytes, body: bytes) -> bool:
-        """Send a response. Return False if a part of it remains unsent. Raises OSError if the connection has failed.
-
-        If the attribute `closes` is true, the caller must close the connection after the response.
-        """
+        """Send a response. Return False if a part of it remains unsent. Raises OSError if the connection has failed. If
+        `closes` is true, the caller must close the connection afterwards."""
         try:
             if self.closes:
                 sent = self._send_last(head, body)
@@ -134,11 +132,8 @@ class ClientConnection:
         return sent
 
     def _borrow_socket(self) -> socket.SocketType:
-        """Return a socket object with the connection's descriptor. The caller must detach it.
-
-        With all arguments given, the constructor makes only one system call (getsockname). The address family can be
-        wrong, but the methods that are used here ignore it.
-        """
+        """Return a socket object with the connection's descriptor, which the caller must detach. With all arguments
+        given, the constructor makes only one system call (getsockname). A wrong address family does no harm here."""
         return socket.SocketType(socket.AF_INET, socket.SOCK_STREAM, 0, self.fd)
 
     def send_unsent(self) -> bool:

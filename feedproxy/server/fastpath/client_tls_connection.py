@@ -51,10 +51,8 @@ class ReloadingCertificate:
     """A certificate and its key, reloaded when their files change."""
 
     def __init__(self, certificate: str, key: str) -> None:
-        """Load the certificate. Raises UsageError if the files are invalid.
-
-        If `key` is empty, the file `certificate` contains the key.
-        """
+        """Load the certificate. If `key` is empty, the file `certificate` contains the key. Raises UsageError if the
+        files are invalid."""
         self.name = certificate
         self._certificate = option_files.expand(certificate)
         self._key = option_files.expand(key) if key else None
@@ -84,10 +82,8 @@ class ReloadingCertificate:
             raise UsageError(f"tls_certificate: {self.name}: {error.strerror or error}") from error
 
     def _load(self) -> ssl.SSLContext:
-        """Return a new context with the certificate and the key. Raises OSError if the files cannot be read.
-
-        The context in use is left unchanged, because an invalid key would leave it with the new certificate and no key.
-        """
+        """Return a new context with the certificate and the key, because an invalid key would leave the context in use
+        with the new certificate and no key. Raises OSError if the files cannot be read."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])

@@ -54,10 +54,8 @@ RECENT_INTERVAL: Seconds = 600
 """New objects are collected this many seconds after the last collection, even if memory has not grown."""
 
 RECENT_MIDDLE_COLLECTIONS = 40
-"""New objects are collected after this many collections of Python's middle generation.
-
-A middle collection is due after two hundred new objects. To search forty times as many takes three milliseconds.
-"""
+"""New objects are collected after this many collections of Python's middle generation: after 8,000 new objects. To
+search these takes three milliseconds."""
 
 INTERVAL_MIN: Seconds = 60
 """Minimum seconds between two full collections."""
@@ -75,17 +73,11 @@ broken when a connection ends (server/mitm/memory_of_ended_connections.py).
 
 CLEAN_INTERVAL: Seconds = 30
 """After a collection that found no garbage, new objects are not searched for this many seconds, unless memory grows.
-
-Refreshes leave no cycles: at 80 refreshes a second, no search of the 17,000 new objects found garbage, but hits waited
-8 ms for each search.
-"""
+Refreshes leave no cycles, and at 80 refreshes a second, each search delayed hits by 8 ms."""
 
 RECENT_TIME_SHARE_MAX = 0.02
-"""Collections of new objects take at most this fraction of the time.
-
-At 150 refreshes a second, the collection of the new objects takes 2 to 6 ms of each second. If the limit were lower,
-each collection would postpone the next, which would then take even longer.
-"""
+"""Collections of new objects take at most this fraction of the time. At 150 refreshes a second, they need 2 to 6 ms of
+each second. With a lower limit, each collection would come later and take even longer."""
 
 TRIM_INTERVAL: Seconds = 60
 """Seconds between two returns of unused memory to the system."""
@@ -117,9 +109,7 @@ def resident_memory() -> int:
 @contextmanager
 def without_collections() -> Iterator[None]:
     """Run no collections in a `with` block that loads many objects, and exclude these objects from later collections.
-
-    Python would search all objects several times while their number grows.
-    """
+    Python would search all objects several times while their number grows."""
     gc.collect()
     gc.disable()
     try:
@@ -130,10 +120,8 @@ def without_collections() -> Iterator[None]:
 
 
 def freeze_startup_objects() -> None:
-    """Exclude all present objects from later garbage collections, and set the thresholds of Python's own collections.
-
-    Python then never collects the oldest generation by itself: a GcScheduler decides when that generation is collected.
-    """
+    """Exclude all present objects from later garbage collections. From now on, a GcScheduler decides when the oldest
+    generation is collected, and Python collects only the others."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_THRESHOLD, MIDDLE_THRESHOLD, NEVER)
@@ -164,9 +152,7 @@ class GcScheduler:
 
     def maybe_collect(self, now: Seconds, responses: int) -> None:
         """Run a collection if one is due, and return unused memory to the system every TRIM_INTERVAL seconds.
-
-        `responses` is the number of responses sent so far.
-        """
+        `responses` is the number of responses sent so far."""
         if responses != self._responses:
             self._responses, self._last_response = responses, now
         is_full = self._is_full_due(now)

@@ -69,10 +69,8 @@ class ConnectionOwner(Protocol):
 
 
 class FastPathHandler:
-    """Handler of the requests on fast-path connections.
-
-    The caller calls `start_iteration` before each batch of events, and `access_logger.schedule_flush` after it.
-    """
+    """Handler of the requests on fast-path connections. Before each batch of events, the caller calls
+    `start_iteration`, and after it `access_logger.schedule_flush`."""
 
     def __init__(self, app: App, connections: ConnectionOwner) -> None:
         self.app = app
@@ -90,10 +88,8 @@ class FastPathHandler:
         self._head_max = app.settings.header_max
 
     def start_iteration(self) -> None:
-        """Read the clock, and update the generation, a number that changes with the settings and the store.
-
-        A template that was last checked in an earlier generation is checked again before its next use.
-        """
+        """Read the clock, and update the generation: a number that changes with the settings and the store. A template
+        that was checked in an earlier generation is checked again before its next use."""
         now = self._clock()
         if now < self.now:
             self._clock_steps += 1  # the clock was set back: earlier hit states are invalid

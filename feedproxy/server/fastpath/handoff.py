@@ -19,11 +19,8 @@ from msgspec import Struct
 
 
 class PeerAddress(Struct, frozen=True):
-    """The peer's address and the local address of a connection.
-
-    `secure` is true if the client uses TLS. mitmproxy's socket is then one end of a socket pair, which has no network
-    addresses.
-    """
+    """The peer's address and the local address of a connection. `secure` is true if the client uses TLS: mitmproxy's
+    socket is then one end of a socket pair, which has no network addresses."""
 
     address: str
     local_address: tuple[Any, ...]
@@ -107,11 +104,8 @@ def is_idle(handler: Any) -> bool:
 async def hand_off(
     client_socket: socket.socket, peer: PeerAddress, data: bytes, handle: HandleStream, take_back: TakeBack
 ) -> None:
-    """Let mitmproxy's `handle` continue a connection from which `data` has been read.
-
-    `take_back` is called when the client sends its next request, if mitmproxy has finished all earlier requests of the
-    connection.
-    """
+    """Let mitmproxy's `handle` continue a connection from which `data` has been read. `take_back` is called at the
+    client's next request, if mitmproxy has finished all earlier requests of the connection."""
     loop = asyncio.get_running_loop()
     stream = asyncio.StreamReader(loop=loop)
     stream.feed_data(data)

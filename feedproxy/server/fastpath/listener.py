@@ -46,10 +46,8 @@ POLLS_PER_CALL = 4
 """One callback of the event loop polls the epoll at most this many times."""
 EVENTS_PER_POLL = 256
 ACCEPT_BATCH = 64
-"""From the second poll of a callback on, at most this many connections are accepted for one event.
-
-In the first poll, one connection is accepted, because usually no second connection waits.
-"""
+"""From the second poll of a callback on, at most this many connections are accepted for one event. The first poll
+accepts one connection, because usually no second one waits."""
 TICK_INTERVAL: Seconds = 1
 """Seconds between two checks of deadlines."""
 LINGERING_TIME: Seconds = 5
@@ -367,10 +365,8 @@ class Listener:
         ]
 
     def _close_idle(self) -> bool:
-        """Close one in 32 of the idle connections, but at least one: those that have been idle for longest.
-
-        Return False if no connection is closed.
-        """
+        """Close one in 32 of the idle connections, but at least one: those that have been idle for longest. Return
+        False if none is closed."""
         idle = [
             connection
             for connection in self._connections.values()
@@ -406,10 +402,8 @@ class Listener:
         self.tick(self._loop.time())
 
     def tick(self, now: Seconds) -> None:
-        """Close connections that are past their deadline or idle for too long, and run housekeeping.
-
-        `now` is the loop's time.
-        """
+        """Close connections that are past their deadline or idle for too long, and run housekeeping. `now` is the
+        loop's time."""
         self._now = now
         if self._certificate is not None and self._now - self._certificate_checked > CERTIFICATE_CHECK_INTERVAL:
             self._certificate_checked = self._now

@@ -22,9 +22,7 @@ PREEMPT_AFTER: Seconds = 0.0005
 
 SWITCH_INTERVAL: Seconds = 0.0005
 """A thread that computes releases Python's interpreter lock after this many seconds, if another thread waits for it.
-
-With Python's default, clients would wait for 5 ms whenever a thread compresses or stores.
-"""
+With Python's default, clients would wait for 5 ms."""
 
 type Callback = Callable[[], None]
 
@@ -58,10 +56,8 @@ class PreemptibleReadyQueue(deque[Any]):
 
 
 def call_between_callbacks(loop: asyncio.AbstractEventLoop, callback: Callback) -> Callback:
-    """Call `callback` between the loop's callbacks, and return a function that ends these calls.
-
-    If the loop is not one of asyncio's own, `callback` is never called.
-    """
+    """Call `callback` between the callbacks of asyncio's loop, and return a function that ends these calls. With any
+    other loop, `callback` is never called."""
     ready: Any = getattr(loop, "_ready", None)
     if type(ready) is deque:
         queue = loop._ready = PreemptibleReadyQueue()  # type: ignore[attr-defined]  # asyncio's own, and not declared

@@ -1,7 +1,4 @@
-"""The fast path as mitmproxy modes: `front` for gateway and explicit proxy, `frontreverse` for reverse mode.
-
-mitmproxy finds modes and their server instances by class, and starts and stops these modes like its own.
-"""
+"""The fast path as mitmproxy modes: `front` for gateway and explicit proxy, `frontreverse` for reverse mode."""
 
 import asyncio
 import logging

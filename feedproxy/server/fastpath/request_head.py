@@ -54,10 +54,8 @@ KEYED_FIELDS = frozenset(
         "sec-fetch-site",
     ]
 )
-"""Names of request fields. The values of these fields are part of a request's key.
-
-If Vary names another field, only requests with exactly the same bytes in the whole head get the response.
-"""
+"""Names of request fields with values that are part of a request's key. If Vary names another field, only requests with
+exactly the same bytes in the whole head get the response."""
 
 _KIND_BY_NAME: dict[str, int] = {
     **{name: LineKind.KEYED + index for index, name in enumerate(sorted(KEYED_FIELDS))},
@@ -78,10 +76,8 @@ _IGNORED, _KEYED, _HOST, _USER_AGENT, _FORWARDED = map(
 """The most frequent kinds of lines, as integers. Integers compare faster than members of an enumeration."""
 
 _REQUEST_LINE = re.compile(rb"(?:GET|HEAD) (?:/|http://[0-9A-Za-z.-]+(?::[0-9]{1,5})?/)[!-\[\]-~]* HTTP/1\.1")
-"""Pattern of a request line with a target of visible ASCII characters, except the backslash.
-
-Browsers treat a backslash as `/`.
-"""
+"""Pattern of a request line with a target of visible ASCII characters, except the backslash, which browsers treat as
+`/`."""
 _FIELD_LINE = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[\t\x20-\x7e\x80-\xff]*")
 _VALUE_BYTES = b"\t" + bytes(range(0x20, 0x7F)) + bytes(range(0x80, 0x100))
 _ABSOLUTE_FORM = re.compile(r"http://([^/]+)(/.*)")
@@ -204,9 +200,7 @@ _CLASSIFIER = LineClassifier()
 
 def without_unique_lines(block: bytes) -> bytes:
     """Return the head `block` without the lines of fields that do not affect the response and that had several values.
-
-    If `block` is not exactly one head, it is returned unchanged.
-    """
+    If `block` is not exactly one head, it is returned unchanged."""
     if block.find(b"\r\n\r\n") != len(block) - 4:
         return block
     for start in _CLASSIFIER.unique_starts:
@@ -219,10 +213,8 @@ def without_unique_lines(block: bytes) -> bytes:
 
 
 def parse_head(block: bytes, *, trusted_peer: bool = False) -> RequestHead | None:
-    """Return the head in `block`, which ends with an empty line, or None if mitmproxy must handle the request.
-
-    If `trusted_peer` is true, the peer is a trusted proxy, and its forwarding fields are part of the key.
-    """
+    """Return the head in `block`, which ends with an empty line, or None if mitmproxy must handle the request. The
+    forwarding fields of a trusted proxy (`trusted_peer`) are part of the key."""
     lines = block.split(b"\r\n")
     del lines[-2:]  # the empty line and the end of the block
     if len(lines) > FIELDS_MAX:

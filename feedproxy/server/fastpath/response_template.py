@@ -52,10 +52,8 @@ OWN_FIELDS = frozenset(
         "x-served-by",
     ]
 )
-"""Names of fields that have a different value for each feed, or for each response of an origin.
-
-Without these values, most heads are equal, so that feeds share one HeadForm.
-"""
+"""Names of fields that have a different value for each feed, or for each response of an origin. Without these values,
+most heads are equal, so that feeds share one HeadForm."""
 
 
 class HeadForm(NamedTuple):
@@ -227,10 +225,8 @@ class ResponseTemplate:
 
 
 def prepare_head(response: Response, hit_state: HitState, *, closes: bool) -> tuple[HeadForm, bytes]:
-    """Return the form of a response's head, and the response's own values to insert into the form.
-
-    Raises ValueError if `response` is not the response of a hit in `hit_state`.
-    """
+    """Return the form of a response's head, and the response's own values to insert into the form. Raises ValueError if
+    `response` is not the response of a hit in `hit_state`."""
     fields = response.fields.with_added("Connection", "close") if closes else response.fields
     hit_fields, _ = hit_state.fields()
     form, own_values = _split_head(response.status, fields, hit_state.terms, hit_fields)

@@ -14,10 +14,8 @@ BACKLOG = 1024
 """The accept queue of a socket holds at most this many connections."""
 
 DEFER_ACCEPT = 5
-"""The kernel delays the acceptance of a connection without a request by at most this many seconds (TCP_DEFER_ACCEPT).
-
-A connection for a single request then causes one wake-up instead of two.
-"""
+"""The kernel delays the acceptance of a connection without a request by at most this many seconds (TCP_DEFER_ACCEPT). A
+connection for a single request then causes one wake-up instead of two."""
 
 PORT_TRIES = 8
 """If the system chooses the port, at most this many attempts are made to find a port that is free for all address
@@ -121,11 +119,8 @@ def start_listening(bound: socket.socket) -> None:
 
 
 def reject_new_connections(bound: socket.socket) -> None:
-    """Make the kernel ignore new connections to a listening socket, if the kernel supports the filter.
-
-    A client that is ignored tries again after a second. A connection that is accepted now would be reset when the
-    socket is closed.
-    """
+    """Make the kernel ignore new connections to a listening socket, if the kernel supports the filter. An ignored
+    client tries again after a second. An accepted connection would be reset when the socket is closed."""
     program = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in _DROP_SYN_FILTER))
     with contextlib.suppress(OSError):
         bound.setsockopt(

@@ -18,11 +18,8 @@ UNSENT_OUTPUT_TIME: Seconds = 30
 
 
 class WriteBackpressure:
-    """Limiter of the unsent output of client connections.
-
-    The limiter can pause reading from an origin. After the end of a connection, it discards output that is still unsent
-    after UNSENT_OUTPUT_TIME seconds.
-    """
+    """Limiter of the unsent output of client connections. It can pause reading from an origin. After the end of a
+    connection, it discards output that is still unsent after UNSENT_OUTPUT_TIME seconds."""
 
     def __init__(self) -> None:
         self._writers: dict[str, asyncio.StreamWriter] = {}

@@ -1,7 +1,5 @@
-"""Budget for the content of requests, which is held in memory until the endpoint has answered.
-
-Without the budget, one client could fill the memory with pushes on all its connections.
-"""
+"""Budget for the content of requests, which is in memory until the endpoint has answered. Without it, one client could
+fill the memory with pushes on all its connections."""
 
 from collections import Counter
 

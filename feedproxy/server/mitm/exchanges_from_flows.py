@@ -33,10 +33,8 @@ NAMES_MAX = 8192
 
 
 class StableNames:
-    """Names of connections, numbered in the order of their first use.
-
-    Unlike mitmproxy's ids, the names are the same in each recording of the same traffic.
-    """
+    """Names of connections, numbered in the order of their first use. Unlike mitmproxy's ids, they are the same in each
+    recording of the same traffic."""
 
     def __init__(self, beginning: str) -> None:
         self._beginning = beginning

@@ -112,12 +112,8 @@ class FlowState:
     parent: Parent | None = None
     """Parent proxy of a streamed request, or None if there is none."""
     usual_path: str = ""
-    """The path of the requested endpoint in its usual spelling, without `/-/`. Empty if the request has the usual
-    spelling.
-
-    A request with another spelling gets a redirect to this path instead of a 401, so that a browser asks for the
-    password at this path.
-    """
+    """The path of the requested endpoint in its usual spelling, without `/-/`, or "" if the request has this spelling.
+    Any other spelling is redirected to it instead of getting a 401, so that a browser asks for the password there."""
 
 
 class FlowHandler:
@@ -136,10 +132,8 @@ class FlowHandler:
         self._flows_of_client: dict[str, set[str]] = {}
 
     async def handle(self, flow: http.HTTPFlow, handling: Awaitable[None]) -> None:
-        """Await the handling of a flow in a hook. If it raises an exception, refuse the flow.
-
-        mitmproxy's hooks fail open: after an exception, the request would go upstream without feedproxy's checks.
-        """
+        """Await the handling of a flow in a hook, and refuse the flow after an exception. mitmproxy's hooks fail open:
+        the request would go upstream without feedproxy's checks."""
         try:
             await handling
         except FeedproxyError as error:
@@ -207,11 +201,8 @@ class FlowHandler:
         return await is_own(head.url, app.settings, app.parts.policy, app.listeners)
 
     async def on_request(self, flow: http.HTTPFlow) -> None:
-        """Respond to a request that has arrived completely.
-
-        An endpoint answers a request to its path. The service answers a GET or HEAD for a target, or decides that the
-        request streams upstream.
-        """
+        """Respond to a request that has arrived completely: by an endpoint or, for a GET or HEAD of a target, by the
+        service. The service can decide to stream the request."""
         if flow.id not in self._flows:
             await self.on_request_headers(flow)
         state = self._flows.get(flow.id)
@@ -236,11 +227,8 @@ class FlowHandler:
                 await self._stream_upstream(flow, state, status)
 
     async def on_response_headers(self, flow: http.HTTPFlow) -> None:
-        """Handle the head of a streamed response.
-
-        After an unsafe request, stored responses are invalidated before the client gets the head (RFC 9111, section
-        4.4).
-        """
+        """Handle the head of a streamed response. After an unsafe request, stored responses are invalidated before the
+        client gets the head (RFC 9111, section 4.4)."""
         state = self._flows.get(flow.id)
         if (
             state is None
@@ -270,10 +258,8 @@ class FlowHandler:
 
     async def _recheck_size_after_refusal(self, state: FlowState, response: Response) -> None:
         """Forget that the target's content is too large for the store, if the origin has refused this streamed request.
-
-        The next request for the target is then fetched instead of streamed. Unlike streaming, a fetch obeys the
-        origin's Retry-After, and pauses after the origin has refused a credential of the operator.
-        """
+        The next request is then fetched. Unlike streaming, a fetch obeys Retry-After, and pauses after a refused
+        credential of the operator."""
         assert state.routed_request is not None
         request = state.routed_request.request
         if request.method not in CACHED_METHODS:
@@ -304,10 +290,8 @@ class FlowHandler:
         return [passthrough.to_mitmproxy(response) for response in state.interim] if state is not None else []
 
     def streamed_interim_response(self, flow: http.HTTPFlow, response: http.Response) -> http.Response | None:
-        """Return the 1xx response to send for `response`, a 1xx of the origin to a streamed request.
-
-        Return None if the flow has no state, and for requests at the gateway, which sends no 1xx.
-        """
+        """Return the 1xx response to send for `response`, a 1xx of the origin to a streamed request. Return None if the
+        flow has no state, and at the gateway, which sends no 1xx."""
         state = self._flows.get(flow.id)
         if state is None or state.client.entrance is Entrance.GATEWAY:
             return None  # the links in 1xx responses are relative to the target's origin
@@ -316,10 +300,8 @@ class FlowHandler:
 
     def reserve_content(self, flow: http.HTTPFlow, size: int) -> None:
         """Reserve `size` bytes for the content of a request. Content of at most CONTENT_MAX bytes needs no reservation.
-
-        Raises ContentTooLarge if the endpoint accepts less content, and ContentBudgetExceeded if too much content is
-        reserved already.
-        """
+        Raises ContentTooLarge if the endpoint accepts less, and ContentBudgetExceeded if too much is reserved
+        already."""
         state = self._flows.get(flow.id)
         cap = state.content_max if state is not None else CONTENT_MAX
         if size > cap:
@@ -374,10 +356,7 @@ class FlowHandler:
         self, flow: http.HTTPFlow, client: ClientContext, routed: RoutedRequest
     ) -> tuple[ClientContext, RoutedRequest]:
         """Return the client with its user, and the request without the client's credentials. Raises AccessDenied if the
-        client is not authorized.
-
-        The user of a tunnel was authenticated at the CONNECT, because clients do not support 407 within a tunnel.
-        """
+        client is not authorized. In a tunnel, the user is that of the CONNECT: clients do not support 407 there."""
         request = routed.request
         readers = self.app.settings_for(request.target).readers
         if not readers:
@@ -400,10 +379,8 @@ class FlowHandler:
         return state
 
     def _respond_early(self, flow: http.HTTPFlow) -> None:
-        """Respond before the request's content has arrived, and discard the content.
-
-        Short content of HTTP/1 is read before the response, so that the connection can be used again.
-        """
+        """Respond before the request's content has arrived, and discard the content. Short content of HTTP/1 is read
+        before the response, so that the connection can be used again."""
         flow.request.stream = False
         length = _content_length(flow)
         is_long = length is None or length > CONTENT_MAX
@@ -439,10 +416,8 @@ class FlowHandler:
         return preview_page(preview, call.client.base, self.app.settings.endpoint_prefix)
 
     def _find_endpoint(self, flow: http.HTTPFlow, state: FlowState, own_path: str) -> None:
-        """Check a request to an endpoint. `on_request` answers an accepted request after its content has arrived.
-
-        Raises NotFound, MethodNotAllowed, ContentTooLarge or ContentBudgetExceeded for a request that is refused.
-        """
+        """Check a request to an endpoint, for `on_request` to answer it when its content has arrived. Raises NotFound,
+        MethodNotAllowed, ContentTooLarge or ContentBudgetExceeded if it is refused."""
         prefix, request = self.app.settings.endpoint_prefix, _request_without_target(flow)
         path, _, query = own_path.removeprefix(prefix).partition("?")
         endpoint = self.app.endpoints.find(path)
@@ -470,10 +445,7 @@ class FlowHandler:
 
     def _local_response(self, routed: RoutedRequest) -> Response | None:
         """Return the response to a CORS preflight for a stored feed, or to an OPTIONS that must not be forwarded.
-        Return None for each other request.
-
-        Raises MethodNotAllowed for a method that is refused.
-        """
+        Return None for any other request. Raises MethodNotAllowed for a method that is refused."""
         request = routed.request
         check_method(request.method)
         if not may_forward(request):
@@ -511,11 +483,8 @@ class FlowHandler:
         state.status, state.is_streaming, state.parent = status, True, parent
 
     def _with_credentials(self, state: FlowState) -> Request:
-        """Return the request to stream upstream.
-
-        A GET or HEAD gets the operator's credential for the target and user, if the credential consists of fields. A
-        credential in a query parameter is left out, because the addresses of streamed requests are logged and recorded.
-        """
+        """Return the request to stream upstream. A GET or HEAD gets the operator's credential for the target and user,
+        unless this is a query parameter: the addresses of streamed requests are logged and recorded."""
         assert state.routed_request is not None
         request, credentials = state.routed_request.request, self.app.parts.access_control.origin_credentials
         key = credentials.key_for(request.target, state.client.user)

@@ -1,7 +1,5 @@
-"""Time limit for the TLS handshakes of mitmproxy with clients.
-
-mitmproxy itself limits only the time without input (`tcp_timeout`), so that single bytes could keep a handshake open.
-"""
+"""Time limit for mitmproxy's TLS handshakes with clients. mitmproxy itself limits only the time without input
+(`tcp_timeout`), so that single bytes could keep a handshake open."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,10 +17,8 @@ class HandshakeDeadlines:
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     def start(self, client: str, seconds: Seconds, end: Callable[[str], None]) -> None:
-        """Call `end` with `client` after `seconds`, unless `cancel` is called before. If `seconds` is 0, do nothing.
-
-        `client` is the id of the connection. While a deadline of this connection runs, a further call has no effect.
-        """
+        """Call `end` with `client` (the id of the connection) after `seconds`, unless `cancel` is called before. Do
+        nothing if `seconds` is 0, or if the connection already has a deadline."""
         if seconds and client not in self._timers:
             self._timers[client] = asyncio.get_running_loop().call_later(seconds, self._expire, client, end)
 

@@ -359,11 +359,9 @@ class InterimTolerantClient(_http1.Http1Client):
         yield from self.state(event)
 
     def _next_head(self, interim: list[ResponseHead]) -> ResponseHead | None:
-        """Return the head of the final response, or None if it is incomplete. Raises MalformedResponse if the head is
-        invalid.
-
-        The heads of interim responses are added to `interim`, except 100 (Continue), which this proxy sends itself.
-        """
+        """Return the head of the final response, or None if it is incomplete. Add the heads of interim responses to
+        `interim`, except 100 (Continue), which this proxy sends itself. Raises MalformedResponse if a head is
+        invalid."""
         while True:
             data = bytes(self.buf)
             if not could_be_http(data):

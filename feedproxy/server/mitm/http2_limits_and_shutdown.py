@@ -94,10 +94,8 @@ UNSENT_MAX = 262_144
 """A connection with more than this many unsent bytes in its socket gets no further content."""
 
 UNSENT_POLL_INTERVAL: Seconds = 0.01
-"""A socket with UNSENT_MAX unsent bytes is checked again after this many seconds.
-
-The interval limits a connection to about 25 MB per second.
-"""
+"""A socket with UNSENT_MAX unsent bytes is checked again after this many seconds. This limits a connection to about 25
+MB per second."""
 
 
 NEVER: Seconds = 1e9
@@ -178,9 +176,7 @@ class FrameAllowance:
 
 class BoundedConnection(BufferedH2Connection):
     """hyper-h2's state of a connection, with limits on header blocks, remembered closed streams, and unsent output.
-
-    Content that waits for flow control is not copied for each stream: all streams share the bytes of the response.
-    """
+    Content that waits for flow control is not copied: all streams share the bytes of the response."""
 
     MAX_CLOSED_STREAMS = CLOSED_STREAMS_MAX
     is_choked = False
@@ -446,10 +442,8 @@ class BoundedServer(Http2Server):
         yield from self._schedule_poll()
 
     def _go_away_if_idle(self) -> layer.CommandGenerator[None]:
-        """At a shutdown, and after the client's GOAWAY, close the connection if no request is in progress.
-
-        Some clients, such as hyper-h2, would drop a response in progress after GOAWAY.
-        """
+        """At a shutdown, and after the client's GOAWAY, close the connection if no request is in progress. Some
+        clients, such as hyper-h2, would drop a response in progress after GOAWAY."""
         if self.h2_conn.open_inbound_streams == 0:
             # "Endpoints SHOULD always send a GOAWAY frame before closing a connection" -- RFC 9113, section 6.8
             self.h2_conn.close_connection()

@@ -66,11 +66,8 @@ class FeedStream(HttpStream):
     """The stream of one request and its response."""
 
     events_in_progress = 0
-    """Number of calls in progress that handle events of this stream.
-
-    mitmproxy handles the next pipelined request within the call for the last event of this stream. Until that call
-    returns, the stream's reference cycles must not be broken.
-    """
+    """Number of calls in progress that handle events of this stream. mitmproxy handles the next pipelined request
+    within such a call. Until the call returns, the stream's reference cycles must not be broken."""
 
     content_deadline: Seconds | None = None
     """Time of the monotonic clock by which the next part of the request's content must arrive, or None if there

@@ -31,10 +31,8 @@ def extend_new_authority(now: Instant) -> None:
 
 
 class TlsConfig(tlsconfig.TlsConfig):
-    """mitmproxy's addon of this name, which here also replaces certificates that mitmproxy has made.
-
-    The addon offers HTTP/2 only in tunnels (docs/decisions/http2-for-readers.md).
-    """
+    """mitmproxy's addon of this name, which here also replaces certificates. It offers HTTP/2 only in tunnels
+    (docs/decisions/http2-for-readers.md)."""
 
     def tls_start_client(self, tls_start: tls.TlsData) -> None:
         super().tls_start_client(tls_start)

@@ -36,11 +36,8 @@ def is_valid_host(host: str | bytes) -> bool:
 
 
 def parse_authority(authority: str | bytes, check: bool) -> tuple[str, int | None]:
-    """Return host and port of an authority. The port is None if the authority has no port or an empty one.
-
-    An invalid authority raises ValueError if `check` is true. If `check` is false, the invalid authority is returned in
-    place of the host.
-    """
+    """Return host and port of an authority. The port is None if it is missing or empty. If the authority is invalid,
+    raise ValueError or, if `check` is false, return the authority as host."""
     text = _as_bytes(authority)
     if text.endswith(b":"):
         authority = text = text[:-1]

@@ -80,10 +80,8 @@ class CycleFreeHandler(ProxyConnectionHandler):
             raise asyncio.CancelledError
 
     def break_cycles(self, retry_after: Seconds = RETRY_FIRST) -> None:
-        """Break the reference cycles of the layers after mitmproxy's `handle_client` has returned.
-
-        While a request is being answered, the attempt is repeated after `retry_after` seconds.
-        """
+        """Break the reference cycles of the layers after mitmproxy's `handle_client` has returned. While a request is
+        being answered, try again after `retry_after` seconds."""
         if not self._break_cycles() and retry_after <= RETRY_LAST:
             asyncio.get_running_loop().call_later(retry_after, self.break_cycles, 2 * retry_after)
 

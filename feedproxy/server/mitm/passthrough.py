@@ -97,11 +97,8 @@ async def approve(
     policy: AddressPolicy,
     parent: Parent | None,
 ) -> None:
-    """Check a target's address, and approve the target's server for this client connection.
-
-    Raises Forbidden if the address is not permitted, Unreachable if the address is unknown, and ParentFailed if the
-    parent cannot be used.
-    """
+    """Check a target's address, and approve its server for this client connection. Raises Forbidden if the address is
+    not permitted, Unreachable if it is unknown, and ParentFailed if the parent cannot be used."""
     host, port = uri.split_host_port(target)
     is_own = is_upstream_target(target, settings)  # the operator configured this host
     if parent is not None:
@@ -313,10 +310,8 @@ def to_mitmproxy(response: Response) -> http.Response:
 async def enforce_address_policy(
     data: ServerConnectionHookData, policy: AddressPolicy, parent_of: Callable[[str], Parent | None]
 ) -> None:
-    """Let mitmproxy connect only to addresses that the policy permits. For all others, set the server's error.
-
-    The addon `entrance` approves each server in advance. This function is for an addon list without `entrance`.
-    """
+    """Let mitmproxy connect only to addresses that the policy permits. For all others, set the server's error. An addon
+    list with `entrance` does not need this function, because `entrance` approves each server in advance."""
     try:
         if data.server.address is None:
             raise Forbidden("mitmproxy names no server for this connection")

@@ -136,10 +136,10 @@ def incoming_request(flow: http.HTTPFlow) -> IncomingRequest:
 def route(
     head: IncomingRequest, client: ClientContext, settings: Settings, tunnel: tuple[str, int] | None
 ) -> RoutedRequest | LocalPath | MisspelledTarget:
-    """Return the route of a request. Raises BadTarget for an invalid target, NotFound for a path without a target, and
-    WrongHost for a host at which this proxy does not answer.
+    """Return the route of a request. `tunnel` is the host and port of the CONNECT for a request in a tunnel.
 
-    `tunnel` is the host and port of the CONNECT if the request is in a tunnel.
+    Raises BadTarget for an invalid target, NotFound for a path without a target, and WrongHost for a host at which this
+    proxy does not answer.
     """
     match client.entrance:
         case Entrance.PROXY if tunnel is not None:
@@ -196,10 +196,8 @@ def _check_tunnel_host(head: IncomingRequest, host: str, port: int) -> None:
 
 
 def _check_gateway_host(head: IncomingRequest, settings: Settings) -> None:
-    """Raise WrongHost if a request names a host at which the gateway does not answer (option `gateway_hosts`).
-
-    Both Host and the host that a trusted proxy states are checked, because the trusted proxy can have replaced Host.
-    """
+    """Raise WrongHost if a request names a host at which the gateway does not answer (option `gateway_hosts`). The host
+    that a trusted proxy states is checked, too, because the trusted proxy can have replaced Host."""
     for authority in (head.fields.get("host") or "", _stated_hop(head, settings).host):
         if authority and not is_gateway_host(authority, settings):
             name = f"the host name {authority}" if AUTHORITY.fullmatch(authority) else "this host name"
@@ -270,10 +268,8 @@ def entrance_of(flow: http.HTTPFlow, settings: Settings, tunnel: tuple[str, int]
 
 
 def as_gateway_request(head: IncomingRequest) -> IncomingRequest:
-    """Return `head`, a request in absolute-form that names this proxy, as a request for the gateway.
-
-    Host is replaced by the host of the absolute-form (RFC 9112, section 3.2.2).
-    """
+    """Return `head`, a request in absolute-form that names this proxy, as a request for the gateway. The host of the
+    absolute-form replaces Host (RFC 9112, section 3.2.2)."""
     return replace(head, fields=head.fields.with_field("Host", urlsplit(uri.normalise(head.url)).netloc))
 
 
@@ -327,11 +323,8 @@ def client_context(head: IncomingRequest, settings: Settings, entrance: Entrance
 
 
 def _stated_hop(head: IncomingRequest, settings: Settings) -> Hop:
-    """Return the client's address, and the scheme and host of its request, as the trusted proxies state them.
-
-    If the peer is not a trusted proxy, return the peer's address, and "" for scheme and host. A missing or invalid part
-    is "", too.
-    """
+    """Return the client's address, and the scheme and host of its request, as the trusted proxies state them. A missing
+    or invalid part is "". If the peer is not trusted, return its address, "" and ""."""
     if not is_trusted_proxy(settings, head.peer):
         return Hop(head.peer, "", "")
     hop = client_hop(head.fields, settings.forwarded_by, head.peer, partial(is_trusted_proxy, settings))

@@ -44,10 +44,8 @@ class ParentProxyHost(str):
 
     @classmethod
     def make(cls, parent: Parent, origin: tuple[str, int], addresses: list[str], policy: AddressPolicy) -> Self:
-        """Return a ParentProxyHost for `origin`, a host and port that feedproxy reaches through `parent`.
-
-        `addresses` contains the permitted addresses of the origin. It is empty if the name was not resolved here.
-        """
+        """Return a ParentProxyHost for `origin`, a host and port behind `parent`. `addresses` are the permitted
+        addresses of the origin, or [] if its name was not resolved here."""
         parent_host = cls(parent.host)
         parent_host.parent, parent_host.origin, parent_host._policy, parent_host.is_plain = (
             parent,
@@ -97,11 +95,8 @@ class _PinnedName(str):
 
 
 def pinned_name(name: str, address: str) -> str:
-    """Return a host for which mitmproxy connects to the address, and reuses the connection for requests to the name.
-
-    With the address itself as the host, each request would open a connection, and the sixth request of a client would
-    wait.
-    """
+    """Return a host for which mitmproxy connects to `address`, and reuses the connection for requests to `name`. If the
+    address were the host, each request would open a connection, and a client's sixth request would wait."""
     if not isinstance(getattr(server, "asyncio", None), _AsyncioWithParents):
         return address  # mitmproxy would resolve the name again
     pinned = _PinnedName(name)
@@ -129,10 +124,7 @@ class _AsyncioWithParents:
 
 
 def install() -> None:
-    """Enable mitmproxy to connect to checked addresses, and through parent proxies.
-
-    Further calls in the same process have no effect.
-    """
+    """Enable mitmproxy to connect to checked addresses, and through parent proxies. Further calls have no effect."""
     if getattr(server, "asyncio", None) is asyncio:
         setattr(server, "asyncio", _AsyncioWithParents())  # noqa: B010 -- mypy knows it for a module
 
@@ -140,11 +132,8 @@ def install() -> None:
 async def route_through_parent(
     parent: Parent, host: str, port: int, policy: AddressPolicy, *, tls: bool, skip_address_check: bool = False
 ) -> ParentProxyHost:
-    """Return the host for a connection through a parent, after checking the origin's address.
-
-    Raises Forbidden if the address is not permitted, Unreachable if the address is unknown, and ParentFailed if this
-    version of mitmproxy cannot connect through a parent.
-    """
+    """Return the host for a connection through a parent, after checking the origin's address. Raises Forbidden if it is
+    not permitted, Unreachable if it is unknown, and ParentFailed if this version of mitmproxy supports no parents."""
     if not isinstance(getattr(server, "asyncio", None), _AsyncioWithParents):
         raise ParentFailed(f"this version of mitmproxy cannot connect through {parent_name(parent)}")
     if skip_address_check:

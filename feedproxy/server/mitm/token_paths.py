@@ -1,7 +1,4 @@
-"""Secret addresses: in `/-/with/TOKEN/…`, the token authenticates a user.
-
-The part after the token is a target, or `/-/as/FORMAT/TARGET`.
-"""
+"""Secret addresses: in `/-/with/TOKEN/…`, the token authenticates a user. A target or `/-/as/FORMAT/TARGET` follows."""
 
 from msgspec.structs import replace
 
@@ -19,11 +16,8 @@ PATH = "with/"
 
 
 async def handle(app: App, call: Call) -> Response:
-    """Return the response for the target after the token.
-
-    Raises NotFound if the token is revoked, or is not valid for the target. Addresses of this proxy in the response
-    contain the token, because the client has no other credentials.
-    """
+    """Return the response for the target after the token. Raises NotFound if the token is revoked, or not valid for the
+    target. The proxy's addresses in the response contain the token, because the client has no other credentials."""
     response = await _respond(app, call)
     # An origin's Referrer-Policy could make browsers send the secret address to the sites of images in a page.
     return response.with_fields(response.fields.with_field("Referrer-Policy", "no-referrer"))
