@@ -56,10 +56,8 @@ class RefreshReport(Struct, frozen=True):
 
 @dataclass(eq=False)
 class CacheAdmin:
-    """Cache operations outside client requests: refresh, purge, invalidation, and pushes.
-
-    `keys_for` returns the keys of a target's copies that are fetched with credentials of the operator.
-    """
+    """Cache operations outside client requests: refresh, purge, invalidation, and pushes. `keys_for` returns the keys
+    of a target's copies that are fetched with credentials of the operator."""
 
     settings_for: Callable[[str], Settings]
     store: Store
@@ -78,10 +76,8 @@ class CacheAdmin:
         return len(self.coordinator)
 
     def to_upstream_url(self, address: str) -> str:
-        """Return the target that belongs to `address`, a normalised target or public address.
-
-        Query parameters that the target's rule ignores are removed.
-        """
+        """Return the target of `address` (a normalised target or public address), without query parameters that its
+        rule ignores."""
         return without_ignored_query(to_upstream(address, self.settings_for(address)), self.settings_for)
 
     async def matching_targets(self, pattern: str) -> list[str]:
@@ -90,10 +86,8 @@ class CacheAdmin:
         return [target async for target in iterate_cooperatively(self.store.targets()) if matches(target)]
 
     def target_matcher(self, pattern: str) -> Callable[[str], bool]:
-        """Return a predicate that tests whether a target, or its public address, matches a glob.
-
-        The predicate also accepts a key (a target with the name of a credential). A key matches if its target matches.
-        """
+        """Return a predicate that is true for a target if the target or its public address matches a glob. For a key (a
+        target with the name of a credential), its target counts."""
         glob = compile_glob(pattern)
         # The options that map URLs are global: rules cannot override them.
         settings = self.settings_for("")
@@ -119,11 +113,8 @@ class CacheAdmin:
         return permission if isinstance(permission, Deferred) else None
 
     async def refresh(self, target: str) -> RefreshReport:
-        """Refresh a target and return the result.
-
-        If the target must not be fetched now, nothing is fetched, and the outcome is `later`, or `paused` for a paused
-        feed.
-        """
+        """Refresh a target and return the result. If it must not be fetched now, the outcome is `later`, or `paused`
+        for a paused feed."""
         target = self.to_upstream_url(target)
         stored_keys = [key for key in self.keys_for(target) if self.store.holds(key)] if "#" not in target else []
         if stored_keys and not self.store.holds(target):
@@ -150,10 +141,8 @@ class CacheAdmin:
         await self.store.wait_written(self.to_upstream_url(target))
 
     async def record_push(self, target: str, promised: Instant) -> None:
-        """Record that a push was received, and that further pushes are promised until the instant `promised`.
-
-        Until then, the schedule fetches the target only every `push_interval` seconds.
-        """
+        """Record that a push was received, and that further pushes are promised until the instant `promised`. Until
+        then, the schedule fetches the target only every `push_interval` seconds."""
         await self.store.load(target)
         if (resource := self.store.get_latest(target)) is not None:
             await self.store.put(replace(resource, last_push=self.clock.now(), push_lease_expires=promised))
@@ -207,10 +196,8 @@ class CacheAdmin:
         return "" if result.stored else result.reason or "it may not be stored"
 
     async def purge(self, target: str = "", *, pattern: str = "") -> list[str]:
-        """Delete a target, or all targets that match the glob `pattern`. Return the deleted targets.
-
-        Refreshes of these targets that are in progress do not store their results.
-        """
+        """Delete a target, or all targets that match the glob `pattern`. Return the deleted targets. Refreshes of them
+        that are in progress do not store their results."""
         # Invalidate first: a write of another process then either precedes the delete or is refused.
         if target:
             forms = self._stored_forms(target)
@@ -294,11 +281,8 @@ class CacheAdmin:
             await self._invalidate_groups(uri.origin_of(request.target), groups)
 
     async def _invalidate_groups(self, origin: str, groups: frozenset[str]) -> None:
-        """Invalidate the stored responses of an origin that belong to one of these groups.
-
-        An invalidated response can belong to further groups. The other responses of these further groups stay valid
-        (RFC 9875, section 2.2.1).
-        """
+        """Invalidate the stored responses of an origin that belong to one of these groups. Responses that share only
+        another group with an invalidated response stay valid (RFC 9875, section 2.2.1)."""
 
         def belongs(stored: StoredResponse) -> bool:
             return not groups.isdisjoint(cache_groups.groups_of(stored.fields))

@@ -62,10 +62,11 @@ def with_cors_for_failure(
 
 
 def preflight_response(request: Request, settings: Settings) -> Response | None:
-    """Return the response that permits a CORS preflight to a feed, or None if the origin has to answer the request.
+    """Return the response that permits a CORS preflight to a feed, or None if the origin has to answer it. The caller
+    must have found a stored feed.
 
     A script that sends If-None-Match or A-IM to another web origin causes a preflight. The origin answers preflights
-    for Authorization and other credentials, and preflights to private feeds. The caller must have found a stored feed.
+    for credentials, and preflights to private feeds.
     """
     fields = request.fields
     if request.method != "OPTIONS" or "origin" not in fields or not settings.cors:

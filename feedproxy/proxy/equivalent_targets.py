@@ -32,17 +32,13 @@ TARGETS_MAX = 8
 """At most this many targets are recorded for one path. The oldest is removed first."""
 
 _SHARED_NAMES = frozenset({"accept-encoding", "available-dictionary"})
-"""Request fields that Vary may list although every client gets the same feed.
-
-The proxy itself chooses the content coding and the dictionary for each client.
-"""
+"""Request fields that Vary may list although every client gets the same feed: the proxy itself chooses the content
+coding and the dictionary."""
 
 
 def without_ignored_query(target: str, settings_for: Callable[[str], Settings]) -> str:
-    """Return the target without the query parameters that its rule ignores (`ignore_query`).
-
-    The target is unchanged if the rules give the shortened target other readers or another privacy.
-    """
+    """Return the target without the query parameters that its rule ignores (`ignore_query`), or unchanged if the rules
+    give the shortened target other readers or another privacy."""
     if "?" not in target or not (ignored := settings_for(target).ignore_query):
         return target
     reduced = without_parameters(target, ignored)
@@ -67,11 +63,8 @@ class EquivalentTargets:
                 await self._store.load(other)
 
     def resolve(self, request: Request) -> Request:
-        """Return the request with the target under which its response is stored. Most requests are returned unchanged.
-
-        Ignored query parameters are removed from the target. No-Vary-Search can replace the target by an equivalent
-        target.
-        """
+        """Return the request with the target under which its response is stored: without ignored query parameters, or
+        an equivalent target by No-Vary-Search. Most requests are returned unchanged."""
         target = without_ignored_query(request.target, self._settings_for)
         if len(self._targets):
             target = self._by_origin(target, request)
@@ -94,12 +87,11 @@ class EquivalentTargets:
         return [other for other in others if _are_equivalent(target, other, self._store.peek(other))]
 
     def _by_origin(self, target: str, request: Request) -> str:
-        """Return a recorded equivalent target with a stored response that needs no validation.
+        """Return a recorded equivalent target with a stored response that needs no validation, which could return
+        another No-Vary-Search.
 
         Return `target` if there is no such target, if a response for `target` itself is stored, or if the request has
         credentials or Range.
-
-        A validation could return another No-Vary-Search, by which the targets are not equivalent.
         """
         candidates = self._targets.get(target.partition("?")[0])
         if candidates is None or candidates == (target,) or self._is_stored(target) or has_secret(target):

@@ -52,10 +52,8 @@ class ErrorResponses:
         reason: str,
         status: CacheStatus = NOT_FORWARDED,
     ) -> ProxyResponse:
-        """Return a 503 response for a target that must not be fetched and has no usable copy.
-
-        Retry-After ends at the instant `until`. `reason` is one sentence for the user.
-        """
+        """Return a 503 response for a target that must not be fetched and has no usable copy. Retry-After ends at the
+        instant `until`. `reason` is one sentence for the user."""
         seconds = max(1, round(until - self.clock.now()))
         extra = (("Retry-After", str(seconds)),)
         return self.problem_response(request, client, 503, detail, reason, replace(status, detail=detail), extra)
@@ -71,11 +69,9 @@ class ErrorResponses:
         extra: ExtraFields = (),
         lifetime: Seconds = 0,
     ) -> ProxyResponse:
-        """Return an error document with its Cache-Status.
-
-        Caches may store the document for `lifetime` seconds, or not at all if this is 0. `code` is the status code.
-        `detail`, `reason` and `extra` are those of problem_details.problem_response.
-        """
+        """Return an error document with its Cache-Status. Caches may store it for `lifetime` seconds, or not at all if
+        this is 0. `code` is the status code. `detail`, `reason` and `extra` are those of
+        problem_details.problem_response."""
         shown = public_url_for(request.target, client, upstream=self.settings_for(request.target).upstream)
         response = problem_response(code, detail, reason, request=replace(request, target=shown), extra=extra)
         fields = response.fields
@@ -84,11 +80,8 @@ class ErrorResponses:
         return ProxyResponse(response.with_fields(self.with_status_fields(fields, status)), status, reason)
 
     def with_lifetime(self, fields: Fields, target: str, client: ClientContext, lifetime: Seconds) -> Fields:
-        """Return the fields with a max-age of `lifetime` seconds.
-
-        In reverse mode with `state_freshness`, CDN-Cache-Control and Surrogate-Key are added for a CDN in front of
-        feedproxy.
-        """
+        """Return the fields with a max-age of `lifetime` seconds and, in reverse mode with `state_freshness`, with
+        CDN-Cache-Control and Surrogate-Key for a CDN in front of feedproxy."""
         directive = f"max-age={int(lifetime)}"
         fields = fields.with_field("Cache-Control", directive)
         if client.entrance is Entrance.REVERSE and self.settings_for(target).state_freshness:

@@ -1,7 +1,5 @@
-"""Redirects from a page to its feed, for gateway clients that prefer feeds (feed/autodiscovery.py).
-
-The redirect leads to the first feed to which the page links. Its Link fields list all feeds to which the page links.
-"""
+"""Redirects from a page to its first feed, for gateway clients that prefer feeds (feed/autodiscovery.py). The Link
+fields of a redirect list all feeds to which the page links."""
 
 from functools import partial
 
@@ -39,10 +37,11 @@ class Autodiscovery:
     async def redirect_to_feed(
         self, answer: ProxyResponse | PassThrough, request: Request, client: ClientContext, settings: Settings
     ) -> ProxyResponse | PassThrough:
-        """Return a redirect to the first feed to which a page links, if the client prefers feeds.
+        """Return a redirect to the first feed to which a page links, if the client prefers feeds (option
+        `lead_to_feeds`).
 
-        Return `answer` if the client does not prefer feeds, if `answer` is no page, or if the page links to no feed. If
-        the gateway returns a page, the result has `Vary: Accept`.
+        Return `answer` if `answer` is no page, or if the page links to no feed. If the gateway returns the page, the
+        result has `Vary: Accept`.
         """
         if isinstance(answer, PassThrough) or answer.stored is None or answer.stored.content.feed:
             return answer

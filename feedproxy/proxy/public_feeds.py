@@ -10,21 +10,16 @@ from feedproxy.subscribers.readers_for_public_lists import Readers, count_distin
 
 
 def may_be_listed(target: str, settings: Settings, resource: Resource | None = None) -> bool:
-    """Return True if a public list may name this feed.
-
-    `settings` are those of the target. A target with user information or a secret is never listed.
-    """
+    """Return True if a public list may name this feed. `settings` are those of the target. A target with user
+    information or a secret is never listed."""
     if has_secret(target) or uri.without_fragment(target) != target:
         return False
     return is_public(settings, resource)
 
 
 def has_enough_readers(readers: Readers, settings: Settings) -> bool:
-    """Return True if a public list may name a feed with these readers.
-
-    The feed needs at least `list_readers_min` distinct readers, and at least one. With fewer readers, the feed's
-    address can be their secret.
-    """
+    """Return True if a public list may name a feed with these readers: at least `list_readers_min` distinct readers,
+    and at least one. With fewer readers, the feed's address can be their secret."""
     return count_distinct(readers) >= max(1, settings.list_readers_min)
 
 
@@ -53,11 +48,8 @@ def is_public(settings: Settings, resource: Resource | None) -> bool:
 
 
 def is_restricted(resource: Resource) -> bool:
-    """Return True if the origin now restricts access to a stored feed (401 or 451).
-
-    Lists and notifications do not name a restricted feed. Its subscriptions remain, because the status can be a
-    mistake.
-    """
+    """Return True if the origin now restricts access to a stored feed (401 or 451). Lists and notifications then do not
+    name it. Its subscriptions remain, because the status can be a mistake."""
     return bool(resource.variants) and all(variant.invalid for variant in resource.variants) and _is_refused(resource)
 
 

@@ -115,10 +115,8 @@ class HitState:
         self.computed_at = since
 
     def advance(self, now: Instant) -> bool:
-        """Change the state to that of the instant `now`, and return True.
-
-        If the pipeline could decide differently at `now`, return False, and leave the state unchanged.
-        """
+        """Change the state to that of the instant `now`, and return True. If the pipeline could decide differently
+        then, leave the state unchanged and return False."""
         if not self.computed_at <= now <= _PACKED.unpack(self._packed)[0]:
             return False
         self.computed_at = now
@@ -181,10 +179,8 @@ class HitFields(NamedTuple):
 def _fields_of_fresh_hit(
     terms: HitTerms, lifetime: Seconds, age: int, ttl: int, rounded_age: int, rounded_ttl: int
 ) -> HitFields:
-    """Return the values for a hit with a Cache-Control that the proxy does not change.
-
-    With thousands of feeds, many have the same lifetime and age.
-    """
+    """Return the values for a hit with a Cache-Control that the proxy does not change. Many of thousands of feeds have
+    the same lifetime and age."""
     reason = describe_fresh(terms.source, lifetime, terms.reason, rounded_ttl, rounded_age)
     return HitFields.of(terms, age, ttl, "", reason)
 
@@ -234,10 +230,8 @@ def _intern_names(names: frozenset[str]) -> frozenset[str]:
 
 
 def _is_timeless(request: Request, now: Instant) -> bool:
-    """Return True if the result of the request's conditions does not depend on the current time.
-
-    A condition with a date in the future depends on the current time.
-    """
+    """Return True unless the result of the request's conditions depends on the current time, as for a date in the
+    future."""
     for name in ("if-modified-since", "if-unmodified-since"):
         for value in request.fields.get_all(name):
             date = parse_http_date(value, now)

@@ -83,10 +83,8 @@ def precondition_failed(fields: Fields) -> Response:
 
 
 def _fields_of_refusal(fields: Fields) -> Fields:
-    """Return the fields of a 412 or 416 in place of a representation with these fields.
-
-    A lifetime would permit a cache in front to send the 412 or 416 to clients without conditions (RFC 9111, section 3).
-    """
+    """Return the fields of a 412 or 416 in place of a representation with these fields. With a lifetime, a cache in
+    front could send it to clients without conditions (RFC 9111, section 3)."""
     about_content = ("content-type", "content-encoding", *DIGESTS, *OF_ONE_MESSAGE)
     fields = without_targeted(fields).without("expires", *about_content)
     return fields.with_field("Cache-Control", "no-store").with_field("Content-Length", "0")
@@ -185,10 +183,8 @@ def _with_freshness_fields(fields: Fields, selected: SelectedResponse) -> Fields
 
 
 def sets_max_age(stored: StoredResponse, freshness: Freshness, *, states_freshness: bool) -> bool:
-    """Return True if the lifetime by the feed's schedule is sent as max-age. It replaces a max-age of the origin.
-
-    `states_freshness` is true in reverse mode with the option `state_freshness`.
-    """
+    """Return True if the lifetime by the feed's schedule replaces the origin's max-age. `states_freshness` is true in
+    reverse mode with the option `state_freshness`."""
     if freshness.source is Source.HINT:
         # A targeted field without a lifetime hides that of Cache-Control from this proxy, not from clients (RFC 9213).
         return explicit_lifetime(stored.fields, stored.response_time) is None
@@ -201,19 +197,15 @@ def _forbids_reuse(fields: Fields) -> bool:
 
 
 def max_age_directive(lifetime: Seconds, expires: Instant, allowance: Allowance | None, age: Seconds) -> str:
-    """Return the max-age directive of this proxy for a response with an age of `age` seconds.
-
-    The other arguments are the attributes of Freshness with the same names.
-    """
+    """Return the max-age directive of this proxy for a response with an age of `age` seconds. The other arguments are
+    attributes of Freshness."""
     # max-age counts from the origin's response: the remaining lifetime is max-age minus Age.
     return f"max-age={int(age) + remaining_lifetime(lifetime, expires, allowance, age)}"
 
 
 def remaining_lifetime(lifetime: Seconds, expires: Instant, allowance: Allowance | None, age: Seconds) -> int:
-    """Return the whole seconds for which a response with an age of `age` seconds may still be used, at least 0.
-
-    The other arguments are the attributes of Freshness with the same names.
-    """
+    """Return the whole seconds, at least 0, for which a response with an age of `age` seconds may still be used. The
+    other arguments are attributes of Freshness."""
     now = expires - (lifetime - age)
     until = expires if allowance is None else max(expires, allowance.until)
     return max(0, int(until - now))
@@ -241,10 +233,8 @@ def evaluate_conditions(
     *,
     earlier_versions: tuple[Instant, Instant] | None = None,
 ) -> Outcome:
-    """Return the outcome of a request's conditions for a representation with these fields.
-
-    The other arguments are those of `preconditions.evaluate` (http/preconditions.py).
-    """
+    """Return the outcome of a request's conditions for a representation with these fields. The other arguments are
+    those of `preconditions.evaluate`."""
     return preconditions.evaluate(
         request.fields,
         request.method,

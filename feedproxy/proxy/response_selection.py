@@ -316,10 +316,8 @@ class ResponseSelector:
     def _stale_fallback(
         self, context: RequestContext, result: RefreshResult, status: CacheStatus, now: Instant
     ) -> SelectedResponse | None:
-        """Return the stored response to send after a failed refresh.
-
-        Return None if the refresh did not fail, or if the client gets the failure.
-        """
+        """Return the stored response to send after a failed refresh, or None if the refresh did not fail or the client
+        gets the failure."""
         has_failed = result.error is not None or (
             result.response is not None and (result.response.status >= 500 or result.response.status == 429)
         )
@@ -378,10 +376,8 @@ def _with_get(context: RequestContext) -> RequestContext:
 
 
 def _is_of_some_clients(context: RequestContext, stored: StoredResponse) -> bool:
-    """Return True if the stored response is only for some clients: those with the same client-specific fields.
-
-    A page that the explicit proxy fetches with its client's User-Agent is such a response, too.
-    """
+    """Return True if only clients with the same client-specific fields may get the stored response. A page that the
+    explicit proxy fetches with its client's User-Agent is such a response, too."""
     upstream = context.upstream
     return len(stored.key) > 0 or len(upstream.varying_fields) > 0 or not upstream.own_agent
 

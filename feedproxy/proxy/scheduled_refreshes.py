@@ -110,10 +110,8 @@ class ScheduledRefreshes:
         self.scheduler.start(feeds, self._earliest_refresh)
 
     def _earliest_refresh(self, target: str) -> Instant | None:
-        """Return the earliest instant at which a refresh of a feed can be useful, or None if the instant is unknown.
-
-        A refresh is useful shortly before the expected poll of a reader (refresh/policy/expected_polls_and_price.py).
-        """
+        """Return the earliest instant at which a refresh of a feed can be useful: shortly before a reader's expected
+        poll (refresh/policy/expected_polls_and_price.py). Return None if it is unknown."""
         now = self.clock.now()
         if not self.owns(target) or self.count_demand(target, 0.0):
             return None

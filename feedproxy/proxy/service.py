@@ -149,11 +149,8 @@ class Service:
         return self._equivalents.resolve(request)
 
     async def answer_original(self, request: Request, client: ClientContext) -> ProxyResponse | PassThrough:
-        """Return the response to a GET or HEAD in the format of the origin, which will be converted. Errors become
-        responses.
-
-        A move or end of the feed is announced by 301 or 410. A redirect document would name the unconverted feed.
-        """
+        """Return the response to a GET or HEAD in the origin's format, which will be converted. Errors become
+        responses. A move or end is announced by 301 or 410: a redirect document would name the unconverted feed."""
         await self._equivalents.load(request.target)
         request = self.resolve_target(request)
         settings = self._settings_for(request.target)

@@ -78,10 +78,8 @@ class CodingVariants:
         return body
 
     async def _store_coding(self, key: _Key, body: bytes) -> None:
-        """Add `body` to each stored variant that still has the same content.
-
-        `key` contains the target, the base of the content's entity tags, and the coding of `body`.
-        """
+        """Add `body` to each stored variant that still has the same content. `key` contains the target, the base of the
+        content's entity tags, and the coding of `body`."""
         target, tag, name = key
         coordination = self._store.coordination
         epoch = coordination.invalidation_epoch(target)

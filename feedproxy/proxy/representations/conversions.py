@@ -101,10 +101,8 @@ class Conversions:
     async def respond(
         self, call: Call, output_format: Format, target: str, fields: Fields, *, user: str = ""
     ) -> Response:
-        """Return the response for an authorized call of `/-/as/FORMAT/TARGET`.
-
-        `fields` are the request fields without credentials for this proxy. `user` is the authenticated user.
-        """
+        """Return the response for an authorized call of `/-/as/FORMAT/TARGET`. `fields` are the request fields without
+        credentials for this proxy. `user` is the authenticated user."""
         call = replace(call, request=replace(call.request, fields=fields), client=replace(call.client, user=user))
         feed_request = Request("GET", target, call.request.fields.without(*REPRESENTATION_CONDITIONS))
         answer = await self.serve(feed_request, call.client)
@@ -152,10 +150,8 @@ class Conversions:
         return Response(200, fields.with_field("Content-Length", str(len(conversion.body))), conversion.body)
 
     def negotiated_format(self, stored: StoredResponse, request: Request) -> Format | None:
-        """Return the format into which a stored response is converted by Accept, or None if it is sent unconverted.
-
-        Only a feed without no-transform is converted.
-        """
+        """Return the format into which Accept converts a stored response, or None if it is sent unconverted. Only a
+        feed without no-transform is converted."""
         if stored.status != 200 or not stored.content.feed or stored.no_transform:
             return None
         media_type = stored.content.media_type or stored.fields.get("content-type") or ""
@@ -165,9 +161,7 @@ class Conversions:
         self, answer: ProxyResponse, stored: StoredResponse, request: Request, output_format: Format
     ) -> ProxyResponse | None:
         """Return the conversion of a stored feed to a negotiated format, or None if the feed cannot be converted.
-
-        `answer` is the response with the original format.
-        """
+        `answer` is the response in the original format."""
         try:
             converted = await self.convert(answer, stored, request, output_format)
         except FeedproxyError:
@@ -176,10 +170,8 @@ class Conversions:
         return replace(answer, response=converted, stored=None)
 
     def preferred_format(self, accept: str | None, media_type: str) -> Format | None:
-        """Return the format that Accept prefers to the original format, or None if Accept prefers the original format.
-
-        `media_type` is that of the original format.
-        """
+        """Return the format that Accept prefers to the original format with this media type, or None if Accept prefers
+        the original format."""
         if accept is None:
             return None
         own = parse_parameters(media_type)[0]
@@ -192,11 +184,8 @@ class Conversions:
         return next((format_ for offer, format_ in offers.items() if _without_parameters(offer) == chosen), None)
 
     def _target(self, address: str, client: ClientContext) -> str:
-        """Return the target that `address` names.
-
-        `address` is the part of a path after `/-/as/FORMAT/`, with the query. In reverse mode, raises Forbidden if the
-        target is outside the upstream.
-        """
+        """Return the target that `address` names: the part of a path after `/-/as/FORMAT/`, with the query. In reverse
+        mode, raises Forbidden if it is outside the upstream."""
         if client.entrance is not Entrance.REVERSE:
             return _gateway_target(address, client.base, self.settings_for("").endpoint_prefix)
         upstream = self.settings_for("").upstream.rstrip("/")
@@ -212,11 +201,8 @@ class Conversions:
 
 
 def _gateway_target(address: str, base: str, prefix: str) -> str:
-    """Return the target that `address` names. A user can have pasted `address` in another form than a gateway path.
-
-    `base` is the gateway's URL, and `prefix` the path of the endpoints. Raises NotFound or BadTarget if `address` names
-    no target.
-    """
+    """Return the target that `address` names, which a user can have pasted in another form than a gateway path. `base`
+    is the gateway's URL, and `prefix` the path of the endpoints. Raises NotFound or BadTarget if there is no target."""
     try:
         return gateway_target(f"/{address}")
     except NotFound:
@@ -246,11 +232,8 @@ def _conversion_fields(fields: Fields, output_format: Format, conversion: Conver
 
 
 def _with_converted_location(fields: Fields, client: ClientContext, before: str) -> Fields:
-    """Return the fields of a redirect with a Location that leads to a conversion in the same format.
-
-    `before` is the path of this conversion up to its target, such as `/-/as/atom/`. A Location that is not below the
-    proxy's address stays unchanged.
-    """
+    """Return the fields of a redirect with a Location to a conversion in the same format, or unchanged if Location is
+    not below the proxy's address. `before` is the path of this conversion before its target, such as `/-/as/atom/`."""
     location = fields.get("location")
     if location is None or not location.startswith(f"{client.base}/"):
         return fields

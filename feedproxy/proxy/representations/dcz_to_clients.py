@@ -42,11 +42,8 @@ class Dictionaries:
         client: ClientContext,
         settings: Settings,
     ) -> ProxyResponse:
-        """Return the response as `dcz`, or unchanged if this is not possible.
-
-        The response becomes `dcz` if the client accepts it and names a stored dictionary, if `dcz` is smaller, and if
-        `is_offered` and `may_encode` permit it.
-        """
+        """Return the response as `dcz` if the client accepts it and names a stored dictionary, if `dcz` is smaller, and
+        if `is_offered` and `may_encode` permit it. Otherwise return it unchanged."""
         coded, stored = response.response, response.stored
         if coded.status != 200 or "available-dictionary" not in request.fields or "range" in request.fields:
             return response
@@ -83,10 +80,8 @@ class Dictionaries:
 def with_offer(
     response: ProxyResponse, resource: Resource | None, client: ClientContext, settings: Settings
 ) -> ProxyResponse:
-    """Return the response with Use-As-Dictionary if this client may use the response as a dictionary.
-
-    The origin's own Use-As-Dictionary is removed from feeds, because the proxy can have edited the content.
-    """
+    """Return the response with Use-As-Dictionary if this client may use it as a dictionary. The origin's own
+    Use-As-Dictionary is removed from feeds, because the proxy can have edited the content."""
     stored, fields = response.stored, response.response.fields
     if stored is None or not stored.content.feed:
         return response
@@ -114,9 +109,7 @@ def is_offered(stored: StoredResponse, resource: Resource, client: ClientContext
 
 def may_encode(request: Fields, response: Fields) -> bool:
     """Return True if a dictionary may be used for this request (RFC 9842, section 9.3.3, "Server Responsibility").
-
-    The size of a `dcz` response could tell a web page about content of another origin that the page must not read.
-    """
+    Otherwise the size of the response could tell a web page about content of another origin."""
     if request.get("sec-fetch-site") in (None, "same-origin"):
         return True
     mode = request.get("sec-fetch-mode")
@@ -147,11 +140,8 @@ def _accepts(request: Request, coded: Response) -> bool:
 
 
 def _encode(content: bytes, digest: bytes, previous: PreviousContents, current: Sequence[bytes]) -> bytes | None:
-    """Return the content as `dcz`, compressed with the stored version that has the hash `digest`.
-
-    Return None if no stored version has this hash. `previous` contains the earlier versions. `current` contains the
-    contents from which they can be decoded.
-    """
+    """Return the content as `dcz`, compressed with the stored version that has the hash `digest`, or None if there is
+    none. `previous` contains the earlier versions, and `current` the contents from which they can be decoded."""
     if compression_dictionary.dictionary_hash(content) == digest:
         dictionary: bytes | None = content
     else:

@@ -1,7 +1,5 @@
-"""Cache of decoded content other than feeds, for clients that do not accept the stored content coding.
-
-Failures to decode are cached, too.
-"""
+"""Cache of decoded content other than feeds, for clients that do not accept the stored content coding. Failures to
+decode are cached, too."""
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.http.coding import bounded_decompression
@@ -13,10 +11,8 @@ SYNC_DECODE_MAX = 4 * 1024 * 1024
 
 
 class DecodedBodies:
-    """Cache of decoded bodies, keyed by the coded bytes and their Content-Encoding.
-
-    `bytes_max` limits the memory of coded and decoded bytes together.
-    """
+    """Cache of decoded bodies, keyed by the coded bytes and their Content-Encoding. `bytes_max` limits the memory of
+    coded and decoded bytes together."""
 
     def __init__(self, bytes_max: int) -> None:
         self._decoded: LRU[tuple[bytes, str], bytes | None] = LRU(bytes_max)
@@ -26,10 +22,8 @@ class DecodedBodies:
         self._decoded.resize(bytes_max)
 
     def get(self, body: bytes, label: str, *, limit: int) -> bytes | None:
-        """Return the decoded content, or None if the content is invalid or exceeds `limit` or SYNC_DECODE_MAX bytes.
-
-        `label` is the Content-Encoding of `body`.
-        """
+        """Return the decoded content, or None if it is invalid or exceeds `limit` or SYNC_DECODE_MAX bytes. `label` is
+        the Content-Encoding of `body`."""
         key = body, label
         if key in self._decoded:
             return self._decoded.get(key)
@@ -39,10 +33,8 @@ class DecodedBodies:
 
 
 def decode_or_none(body: bytes, label: str, *, limit: int) -> bytes | None:
-    """Return the decoded content without caching, or None if the content is invalid or exceeds `limit` bytes.
-
-    `label` is the Content-Encoding of `body`.
-    """
+    """Return the decoded content without caching, or None if it is invalid or exceeds `limit` bytes. `label` is the
+    Content-Encoding of `body`."""
     try:
         return bounded_decompression.decode(body, label, limit=bounded_decompression.decoding_limit(len(body), limit))
     except FeedproxyError:

@@ -92,11 +92,11 @@ def im_used_fields(fields: Fields, *, base: EntityTag | None = None) -> Fields:
 
 
 def _with_no_store(fields: Fields) -> Fields:
-    """Return the fields with directives that prevent caches without support for 226 from storing a 226 (RFC 3229,
-    section 10.8.2).
+    """Return the fields with `no-store` and `im`, to prevent caches without support for 226 from storing a 226 (RFC
+    3229, section 10.8.2).
 
-    The directives are `no-store` and `im`. A cache with support for 226 ignores `no-store` if `im` is present, and
-    other caches obey it. If the origin sent `no-store`, all caches must obey it, and `im` is not added.
+    A cache with support for 226 ignores `no-store` if `im` is present. If the origin sent `no-store`, all caches must
+    obey it, and `im` is not added.
     """
     # A cache ignores Cache-Control if a targeted field is for that cache (RFC 9213, section 2.2).
     fields = without_targeted(fields)
@@ -107,10 +107,8 @@ def _with_no_store(fields: Fields) -> Fields:
 
 
 def _is_excluded(request: Request, settings: Settings) -> bool:
-    """Return True if the option `deltas_not_for` excludes the client.
-
-    feedparser always sends A-IM, but some programs that use feedparser treat a 226 as an error.
-    """
+    """Return True if the option `deltas_not_for` excludes the client. feedparser always sends A-IM, but some programs
+    that use feedparser treat a 226 as an error."""
     return (request.fields.get("user-agent") or "").startswith(settings.deltas_not_for)
 
 
@@ -143,11 +141,8 @@ def _find_base(bases: Bases, versions: Sequence[DeltaBase]) -> _Base | None:
 def _make_delta(
     body: bytes, declared: str | None, versions: Sequence[DeltaBase], name: str, level: int, size: int
 ) -> bytes | None:
-    """Return the delta from the earlier `versions` to `body`, in the content coding `name`.
-
-    Return None if no delta is possible, or if it is not smaller than `size` bytes. `declared` is the Content-Type of
-    `body`.
-    """
+    """Return the delta from the earlier `versions` to `body`, in the content coding `name`, or None if no delta is
+    possible or smaller than `size` bytes. `declared` is the Content-Type of `body`."""
     channel = read(body, declared)
     if channel is None:
         return None

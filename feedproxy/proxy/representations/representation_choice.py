@@ -52,10 +52,8 @@ class Renderer:
     def choose(
         self, request: Request, settings: Settings, stored_media_type: Callable[[], str | None]
     ) -> Representation:
-        """Return the representation that a request asks for (option `negotiate`).
-
-        `stored_media_type` returns the media type of the stored feed, or None if no feed is stored.
-        """
+        """Return the representation that a request asks for (option `negotiate`). `stored_media_type` returns the media
+        type of the stored feed, or None if no feed is stored."""
         if not settings.negotiate:
             return Representation.ORIGINAL
         media_type, accept = stored_media_type(), request.fields.combined("accept")
@@ -71,10 +69,8 @@ class Renderer:
         client: ClientContext,
         settings: Settings,
     ) -> ProxyResponse:
-        """Return the response `selected` in the representation that `choose` returned.
-
-        `request` is the request as the client sent it. Its conditions (If-None-Match) apply to the representation.
-        """
+        """Return the response `selected` in the representation that `choose` returned. `request` is the request as the
+        client sent it. Its conditions (If-None-Match) apply to the representation."""
         if (
             representation is Representation.NEGOTIATED
             and isinstance(selected, SelectedResponse)
@@ -94,10 +90,8 @@ class Renderer:
     async def _converted(
         self, selected: SelectedResponse, request: Request, client: ClientContext, settings: Settings
     ) -> ProxyResponse | None:
-        """Return the conversion that Accept prefers, or None if the client gets the original format.
-
-        The request's conditions apply to the conversion, not to the selected feed.
-        """
+        """Return the conversion that Accept prefers, or None if the client gets the original format. The request's
+        conditions apply to the conversion."""
         output_format = self.conversions.negotiated_format(selected.stored, request)
         if output_format is None:
             return None
