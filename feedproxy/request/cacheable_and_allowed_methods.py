@@ -1,7 +1,5 @@
-"""Methods: the requests that feedproxy answers from its cache, streams to the origin, or refuses.
-
-RFC 9110, section 9.3
-"""
+"""Methods: the requests that feedproxy answers from its cache, streams to the origin, or refuses (RFC 9110, section
+9.3)."""
 
 from feedproxy.cache.cache_status import Fwd
 from feedproxy.errors import MethodNotAllowed

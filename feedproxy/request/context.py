@@ -47,10 +47,8 @@ class ProxyResponse(Struct, frozen=True):
     """The target that sent the content, if feedproxy followed redirects, or the new target that an XML redirect
     document names. It is empty in all other cases."""
     interim: tuple[Response, ...] = ()
-    """The 1xx responses before the final response.
-
-    Only the client that caused the request to the origin gets them (RFC 9110, section 15.2).
-    """
+    """The 1xx responses before the final response. Only the client that caused the request to the origin gets them (RFC
+    9110, section 15.2)."""
 
 
 class PassThrough(Struct, frozen=True):
@@ -81,11 +79,8 @@ class UpstreamRequest(Struct, frozen=True):
 
 
 class RequestContext(Struct, frozen=True):
-    """A client's request with the values that are looked up once.
-
-    `upstream` is the request for the origin. `resource` is the stored resource of the target, or None if nothing is
-    stored.
-    """
+    """A client's request with the values that are looked up once: `upstream`, the request for the origin, and
+    `resource`, the stored resource of the target, or None if nothing is stored."""
 
     request: Request
     client: ClientContext

@@ -42,10 +42,8 @@ type ContentLimit = Callable[[str], int]
 
 
 class Endpoint(Struct, frozen=True):
-    """An endpoint: its handler, the permitted methods, and the maximum size of a request's content in bytes.
-
-    `is_list` is true for a list of public feeds, which scripts of other web origins may read (option `cors`).
-    """
+    """An endpoint: its handler, the permitted methods, and the maximum size of a request's content in bytes. `is_list`
+    is true for a list of public feeds, which scripts of other web origins may read (option `cors`)."""
 
     handler: Handler
     methods: tuple[str, ...] = ("GET", "HEAD")

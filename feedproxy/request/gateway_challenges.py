@@ -1,7 +1,5 @@
-"""Challenges (WWW-Authenticate) that clients of the gateway can answer, and the response if there are none.
-
-RFC 9110, section 11
-"""
+"""Challenges (WWW-Authenticate) that clients of the gateway can answer, and the response if there are none (RFC 9110,
+section 11)."""
 
 import re
 
@@ -53,10 +51,8 @@ def has_only_unusable_challenges(status: int, fields: Fields, client: ClientCont
 
 
 def unusable_challenge_response(request: Request, status: CacheStatus) -> Response:
-    """Return an error response in place of a 401 with challenges that no client can answer through the gateway.
-
-    A 401 must have a challenge that clients can answer (RFC 9110, section 15.5.2).
-    """
+    """Return an error response in place of a 401 with challenges that no client can answer through the gateway. A 401
+    must have one that clients can answer (RFC 9110, section 15.5.2)."""
     reason = (
         f"{uri.origin_of(request.target)} accepts only Digest, NTLM or Negotiate authentication, which cannot work "
         "through the gateway: use feedproxy as explicit proxy for this feed"

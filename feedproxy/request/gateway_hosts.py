@@ -44,10 +44,8 @@ def _machine_name() -> str:
 
 @lru_cache(maxsize=16)
 def _configured(listen: str, public_url: str, hosts: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
-    """Return the host names in `listen` and `public_url`, and the patterns `hosts`.
-
-    The names and patterns are in lower case and without a final dot.
-    """
+    """Return the host names in `listen` and `public_url`, and the patterns `hosts`, in lower case and without a final
+    dot."""
     names = {listen_address(listen, "listen")[0]}
     if public_url:
         names.add(uri.host_of(uri.normalise(public_url)))

@@ -52,9 +52,7 @@ def problem_response(
     extra: tuple[tuple[str, str], ...] = (),
 ) -> Response:
     """Return an error response with no-store: a page if the client prefers HTML, otherwise problem details (RFC 9457).
-
-    `detail` is a token of Cache-Status. `reason` is one sentence for the user. `extra` contains further fields.
-    """
+    `detail` is a token of Cache-Status, `reason` is one sentence for the user, and `extra` contains further fields."""
     titles: dict[str, str] = {Detail.ONLY_IF_CACHED: NO_COPY_TITLE, Detail.BAD_REQUEST: UNREADABLE_TITLE}
     title = titles.get(detail) or TITLES.get(status, "Something went wrong")
     target = request.target if request is not None else ""

@@ -18,10 +18,8 @@ from feedproxy.store.resource import Resource
 def apply_reload_policy(
     directives: CacheControl, request: Fields, resource: Resource | None, settings: Settings, now: Instant
 ) -> CacheControl:
-    """Return the request's directives. If the policy ignores no-cache and max-age=0, these two are left out.
-
-    `request` contains the fields of the request. `resource` is the stored resource of its target, or None.
-    """
+    """Return the request's directives, without no-cache and max-age=0 if the policy ignores them. `request` contains
+    the fields of the request. `resource` is the stored resource of its target, or None."""
     if not directives.no_cache and directives.max_age != 0:
         return directives
     if resource is None or resource.channel is None or settings.reload_interval <= 0 or is_browser_navigation(request):
@@ -35,10 +33,8 @@ def apply_reload_policy(
 
 
 def is_browser_navigation(request: Fields) -> bool:
-    """Return True if a browser navigates to the target.
-
-    Sec-Fetch-Mode states it. If this field is missing, an Accept that lists HTML counts as a navigation.
-    """
+    """Return True if a browser navigates to the target, as Sec-Fetch-Mode states. If this field is missing, return True
+    if Accept lists HTML."""
     mode = request.get("sec-fetch-mode")
     if mode is not None:
         return mode.strip().lower() == "navigate"

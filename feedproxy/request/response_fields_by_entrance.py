@@ -126,20 +126,18 @@ def apply_entrance_rules(
 
 
 def sandboxed(fields: Fields) -> Fields:
-    """Return the fields with a Content-Security-Policy, so that a browser runs no script of the gateway's response.
+    """Return the fields with `Content-Security-Policy: sandbox`, so that a browser runs no script of the gateway's
+    response.
 
-    For a browser, all sites behind the gateway are one web origin. Without `sandbox`, a page of one site could read the
-    responses of another.
+    For a browser, all sites behind the gateway are one web origin: a script of one site could read the responses of
+    another.
     """
     return fields.with_field("Content-Security-Policy", "sandbox").with_field("X-Content-Type-Options", "nosniff")
 
 
 def make_private(fields: Fields) -> Fields:
-    """Return the fields with Cache-Control: private (RFC 9111, section 5.2.2.7).
-
-    The origin's directives for shared caches and its targeted fields are removed, because they could permit other
-    caches to store the response.
-    """
+    """Return the fields with Cache-Control: private (RFC 9111, section 5.2.2.7), and without the origin's directives
+    for shared caches and its targeted fields, which could permit other caches to store the response."""
     other_fields = without_directives(fields, "public", "private", "s-maxage", "proxy-revalidate")
     fields = without_targeted(fields).without("surrogate-key")
     return fields.with_field("Cache-Control", f"private, {other_fields}" if other_fields else "private")
@@ -148,10 +146,8 @@ def make_private(fields: Fields) -> Fields:
 def _rewrite_references(
     fields: Fields, client: ClientContext, target: str, upstream: str, content_target: str
 ) -> Fields:
-    """Return the fields with a Location, a Content-Location and a Link that the client can use.
-
-    The arguments are those of `apply_entrance_rules`.
-    """
+    """Return the fields with a Location, a Content-Location and a Link that the client can use. The arguments are those
+    of `apply_entrance_rules`."""
     location = partial(rewrite_location, client=client, target=target, upstream=upstream)
     if (value := fields.get("location")) is not None:
         fields = fields.with_field("Location", location(value))

@@ -29,10 +29,8 @@ def _origin_of(upstream: str) -> str:
 
 
 def rebase(target: str, old: str, new: str) -> str | None:
-    """Return a normalised target with its prefix `old` replaced by `new`, or None if the target is not below `old`.
-
-    Raises BadTarget if `old` is invalid.
-    """
+    """Return a normalised target with its prefix `old` replaced by `new`, or None if it is not below `old`. Raises
+    BadTarget if `old` is invalid."""
     old_base = uri.normalise(old).rstrip("/")
     return new.rstrip("/") + target.removeprefix(old_base) if target.startswith(old_base + "/") else None
 
@@ -66,11 +64,8 @@ def to_upstream(address: str, settings: Settings) -> str:
 
 
 def redirect_target(address: str, start: str, settings: Settings) -> str:
-    """Return the URL to fetch after a redirect from `start` to `address`.
-
-    If `start` is at the upstream's origin and `address` is a public address, the result is the corresponding URL below
-    `upstream`. Otherwise, the result is `address` itself.
-    """
+    """Return the URL to fetch after a redirect from `start` to `address`: the URL below `upstream` if `start` is at the
+    upstream's origin and `address` is a public address, otherwise `address`."""
     return to_upstream(address, settings) if is_upstream_target(start, settings) else address
 
 
@@ -120,11 +115,8 @@ def rewrite_location(
 
 
 def rewrite_link(reference: str, client: ClientContext, *, target: str, upstream: str, content_target: str = "") -> str:
-    """Return the reference of a Link so that it has the same meaning for the client as for a client of the origin.
-
-    In the gateway, a relative reference becomes the absolute address at the origin. In reverse mode, the result is that
-    of `rewrite_location`. The arguments are those of `rewrite_location`.
-    """
+    """Return the reference of a Link with the meaning that it has at the origin: in the gateway the absolute address at
+    the origin, in reverse mode the result of `rewrite_location`. The arguments are those of `rewrite_location`."""
     if client.entrance is not Entrance.GATEWAY:
         return rewrite_location(reference, client, target=target, upstream=upstream, content_target=content_target)
     if uri.is_absolute(reference):

@@ -64,16 +64,12 @@ NOT_FORWARDED = frozenset(
     | {"dnt", "sec-gpc", "upgrade-insecure-requests", "priority", "x-moz", "purpose", "x-purpose", "early-data"}
     | {"accept-encoding", "host", "content-length", "content-type", "expect"}
 )
-"""Names of fields that are not forwarded, in lower case.
-
-An underscore in a field's name is compared as a hyphen, because some origins treat both alike.
-"""
+"""Names of fields that are not forwarded, in lower case. A request's field with `_` in place of `-` is not forwarded
+either, because some origins treat both alike."""
 
 _PORTABLE_NAME = re.compile(r"[A-Za-z0-9-]+")
-"""Pattern of names of fields that streamed requests forward.
-
-A name with an underscore does not match, because CGI, WSGI and PHP read X_Forwarded_Host like X-Forwarded-Host.
-"""
+"""Pattern of names of fields that streamed requests forward. A name with an underscore does not match, because CGI,
+WSGI and PHP read X_Forwarded_Host like X-Forwarded-Host."""
 
 _NOT_FORWARDED_PREFIXES = (
     "x-forwarded",
@@ -232,11 +228,8 @@ def _make_forwarded_fields(
     keyed_names: frozenset[str],
     shared_fields: frozenset[str],
 ) -> _ForwardedFields:
-    """Return the forwarded fields.
-
-    `names` are the field names by which the shared copies vary, and `keyed_names` those by which the keyed responses
-    vary. `keyed_names` counts only for requests with credentials.
-    """
+    """Return the forwarded fields. `names` are the field names by which the shared copies vary. `keyed_names` are those
+    by which the keyed responses vary, and count only for requests with credentials."""
     forwarded = client_fields.without("user-agent", *[name for name, _ in client_fields if not is_forwarded(name)])
     if is_gateway:
         forwarded = forwarded.without("cookie", "cookie2", "referer", "origin")
