@@ -41,11 +41,8 @@ SMALL_LIST_MAX = 500
 """A list of at most this many feeds is rebuilt after each change, in some milliseconds."""
 
 REUSE_COST_FACTOR = 10
-"""A list of more than SMALL_LIST_MAX feeds is reused for this many times the duration of building it.
-
-Building lists therefore takes at most a tenth of the time of one CPU core. A list is reused for at most REUSE_MAX
-seconds, and never after a change of rules.
-"""
+"""A list of more than SMALL_LIST_MAX feeds is reused for this many times the duration of building it, so that building
+takes at most a tenth of a CPU core. It is reused for at most REUSE_MAX seconds, and never after a change of rules."""
 REUSE_MAX: Seconds = 60
 
 RECENTLY_REQUESTED = "office-asked"
@@ -53,11 +50,8 @@ RECENTLY_REQUESTED = "office-asked"
 
 
 class ImportOutcome(Struct, frozen=True):
-    """The result of an import.
-
-    It contains the new feeds, the number of feeds that were imported before, the number of skipped feeds, and the hosts
-    for which TLS is decrypted from now on.
-    """
+    """The result of an import: the new feeds, the number of feeds that were imported before, the number of skipped
+    feeds, and the hosts for which TLS is decrypted from now on."""
 
     added: tuple[str, ...]
     known: int
@@ -202,10 +196,8 @@ class FeedList:
         return SubscriptionList(imported.title, tuple(subscriptions.values()))
 
     def _public_entry(self, entry: Subscription, *, is_imported: bool) -> Subscription | None:
-        """Return an entry with its feed's title and current address, or None if the feed is not public or has ended.
-
-        A feed that was not imported is listed only while a stored copy proves that the feed is public.
-        """
+        """Return an entry with its feed's title and current address, or None if the feed is not public or has ended. A
+        feed that was not imported is listed only while a stored copy proves that it is public."""
         if not is_imported and self._store.peek(entry.address) is None:
             return None
         for _ in range(2):
@@ -249,10 +241,8 @@ def _with_channel_data(entry: Subscription, resource: Resource | None) -> Subscr
 
 
 def _merge_requested(raw: bytes | None, recent: Sequence[tuple[str, Readers]], since: Instant) -> dict[str, Readers]:
-    """Return the readers of each requested feed: the saved ones (`raw`) merged with the recent ones.
-
-    Only requests after the instant `since` count. An unreadable saved value counts as empty.
-    """
+    """Return the readers of each requested feed: the saved ones (`raw`) merged with the recent ones. Requests before
+    the instant `since` do not count. An unreadable saved value counts as empty."""
     try:
         state = json.loads(raw) if raw else {}
         # Version 1 stored the instant of a feed's last request, and not the number of its readers.

@@ -32,10 +32,8 @@ DOCUMENTS_MAX = 8
 
 
 class _Document(Struct, frozen=True):
-    """A document, the list from which it was made, and the instant of its last change.
-
-    `digest` is the digest of the content, without the instant of the last change.
-    """
+    """A document, the list from which it was made, the instant of its last change, and the digest of its content
+    without this instant."""
 
     listing: SubscriptionList
     digest: str
@@ -54,9 +52,7 @@ class FeedListDocuments:
 
     async def opml(self, call: Call) -> Response:
         """Return `feeds.opml` with gateway addresses, or with the feeds' own addresses for `?addresses=original`.
-
-        Raises BadTarget if the query is invalid.
-        """
+        Raises BadTarget if the query is invalid."""
         addresses = uri.query_value(call.query, "addresses")
         if addresses not in ("", "original", "proxied"):
             raise BadTarget(f"invalid addresses {addresses[:40]!r}: expected original or proxied")
@@ -72,10 +68,7 @@ class FeedListDocuments:
 
     async def pac(self, call: Call) -> Response:
         """Return `proxy.pac`. Browsers send requests to listed or decrypted hosts through the proxy, and all others
-        directly.
-
-        Raises NotFound in reverse mode, where clients use no proxy.
-        """
+        directly. Raises NotFound in reverse mode, where clients use no proxy."""
         if call.client.entrance is Entrance.REVERSE:
             raise NotFound("proxy.pac is not available in reverse mode")
         listing, base = await self._feed_list().public(), call.client.base
@@ -88,11 +81,8 @@ class FeedListDocuments:
         return await self._respond(call, listing, f"pac {base} {patterns}", write, proxy_autoconfig.MEDIA_TYPE)
 
     def _for_client(self, listing: SubscriptionList, call: Call, through: str) -> SubscriptionList:
-        """Return the list with addresses at which this client can request the feeds.
-
-        Outside reverse mode, these are gateway addresses that begin with `through`, or the feeds' own addresses if
-        `through` is "".
-        """
+        """Return the list with addresses at which this client can request the feeds. Outside reverse mode, these are
+        gateway addresses that begin with `through`, or the feeds' own addresses if `through` is ""."""
         feeds, settings = [], self._settings()
         for feed in listing.feeds:
             if call.client.entrance is Entrance.REVERSE:

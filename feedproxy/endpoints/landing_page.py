@@ -102,10 +102,8 @@ def _page(
 
 
 def _response(status: int, media_type: str, body: bytes, cache_control: str, base: str = "") -> Response:
-    """Return a complete response. Its forms may be sent to the gateway at `base`.
-
-    The response has a Content-Security-Policy of its own, so the gateway adds none.
-    """
+    """Return a complete response. Its forms may be sent to the gateway at `base`. It has a Content-Security-Policy of
+    its own, so the gateway adds none."""
     lines = [
         ("Content-Type", media_type),
         ("Cache-Control", cache_control),

@@ -1,7 +1,5 @@
-"""Proxy auto-configuration: a JavaScript function that tells browsers which requests to send to the proxy.
-
-The function is written for the oldest engines in use (ECMAScript 3).
-"""
+"""Proxy auto-configuration: a JavaScript function that tells browsers which requests to send to the proxy. It is
+written for the oldest engines in use (ECMAScript 3)."""
 
 import json
 import re
