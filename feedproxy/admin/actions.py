@@ -68,10 +68,8 @@ class AdminActions:
         self._pages = pages
 
     async def refresh(self, request: web.Request) -> ActionOutcome:
-        """Refresh one target, or all targets that match a pattern. Return the outcomes.
-
-        A refresh can wait until `site_interval` permits a request to its site.
-        """
+        """Refresh one target, or all targets that match a pattern. Return the outcomes. A refresh can wait until
+        `site_interval` permits a request to its site."""
         service = self._pages.service()
         target, pattern = await self._parse_target(request)
         if target:
@@ -124,10 +122,8 @@ class AdminActions:
         )
 
     async def undo(self, request: web.Request) -> ActionOutcome:
-        """Delete the record that a feed has moved or has ended (Relocation). Return the outcome.
-
-        Raises InvalidForm for a pattern, and the errors of `purge`.
-        """
+        """Delete the record that a feed has moved or has ended (Relocation). Return the outcome. Raises InvalidForm for
+        a pattern, and the errors of `purge`."""
         target, pattern = await self._parse_target(request)
         if pattern:
             raise request_parameters.InvalidForm(
@@ -186,10 +182,8 @@ class AdminActions:
         return self._outcome(target, view, Notice(True, changed if is_change else unchanged))
 
     async def _refresh_all(self, service: Service, targets: list[str]) -> list[View]:
-        """Refresh the targets. Return the view of each outcome.
-
-        Targets of one site are refreshed at intervals of `site_interval`, for at most SITE_SLOTS_MAX seconds.
-        """
+        """Refresh the targets, those of one site at intervals of `site_interval` for at most SITE_SLOTS_MAX seconds.
+        Return the view of each outcome."""
         semaphore, clock = asyncio.Semaphore(MAX_CONCURRENT), self._app.clock
         end = clock.now() + SITE_SLOTS_MAX
 
@@ -204,9 +198,8 @@ class AdminActions:
         return await asyncio.gather(*(refresh(target) for target in targets))
 
     async def _parse_target(self, request: web.Request) -> tuple[str, str]:
-        """Return the target and the pattern that a request names. One of them is "".
-
-        The parameters `url` and `id` (the identifier of a stored feed) name a target, and `pattern` names many targets.
+        """Return the target and the pattern that a request names. One of them is "". `url` and `id` (the identifier of
+        a stored feed) name a target, and `pattern` many.
 
         Raises BadTarget for an invalid target, NotFound for an unknown id, and InvalidForm for other invalid
         parameters.
@@ -222,11 +215,8 @@ class AdminActions:
         return "", pattern
 
     async def _target_of(self, address: str) -> str:
-        """Return the target of a normalised address. The address can be the target itself, its public address, or its
-        address at this proxy.
-
-        Raises BadTarget for an address at this proxy that names no target.
-        """
+        """Return the target of a normalised address: the target itself, its public address, or its address at this
+        proxy. Raises BadTarget for an address at this proxy that names no target."""
         app, admin = self._app, self._pages.service().admin
         settings, target = app.settings, admin.to_upstream_url(address)
         if is_upstream_target(target, settings) or not await is_own(target, settings, app.parts.policy, app.listeners):

@@ -51,10 +51,8 @@ class Denied(Struct, frozen=True):
 
 
 def admin_address(admin: str, token: str) -> tuple[str, int]:
-    """Return host and port of the admin listener from the option `admin`. `token` is the admin token, or "".
-
-    Raises UsageError for an invalid address, and for an address that other machines can reach if there is no token.
-    """
+    """Return host and port of the admin listener from the option `admin`. `token` is the admin token, or "". Raises
+    UsageError for an invalid address and, without a token, for an address that other machines can reach."""
     host, port = settings.listen_address(admin, "admin")
     host = host or "0.0.0.0"  # noqa: S104 -- `:8081` means every address
     if not uri.is_this_machine(host) and not token:
@@ -65,11 +63,8 @@ def admin_address(admin: str, token: str) -> tuple[str, int]:
 
 
 def admin_token(settings: Settings) -> str:
-    """Return the admin token: `admin_token`, or the content of `admin_token_file`. Raises UsageError if the file cannot
-    be read.
-
-    A file keeps the token out of the configuration and the process list.
-    """
+    """Return `admin_token`, or the content of `admin_token_file`, which keeps the token out of the configuration and
+    the process list. Raises UsageError if the file cannot be read."""
     if not settings.admin_token_file:
         return settings.admin_token
     if settings.admin_token:
@@ -85,11 +80,8 @@ def admin_token(settings: Settings) -> str:
 
 
 class AdminAuthorization:
-    """Authorization of the requests to one listener.
-
-    `host` is the address of the listener, and `names` are further names for it in the field Host. An empty `token`
-    means that no token is required.
-    """
+    """Authorization of the requests to one listener. `host` is its address, and `names` are further names for it in the
+    field Host. With an empty `token`, no token is required."""
 
     def __init__(self, host: str, token: str = "", names: Iterable[str] = (), *, clock: Clock | None = None) -> None:
         self._token = token.encode()

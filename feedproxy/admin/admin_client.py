@@ -31,10 +31,8 @@ from feedproxy.usm.address_or_file import parse_source
 DEFAULT = Settings().admin
 
 TIMEOUT: Seconds = 330
-"""Maximum seconds to wait for an answer: five times the default of `fetch_timeout`, plus half a minute.
-
-A refresh follows redirects, and each request can take `fetch_timeout` seconds.
-"""
+"""Maximum seconds to wait for an answer: five times the default of `fetch_timeout`, plus half a minute. A refresh
+follows redirects, and each request can take `fetch_timeout` seconds."""
 
 _URL = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
 
@@ -135,10 +133,8 @@ def ask(
 
 
 def address_or_pattern(text: str) -> dict[str, str]:
-    """Return the query parameter that names a command's feeds: `url` for an address, `pattern` for a glob.
-
-    Raises UsageError if the text is neither.
-    """
+    """Return the query parameter that names a command's feeds: `url` for an address, `pattern` for a glob. Raises
+    UsageError if the text is neither."""
     if "*" in text:
         return {"pattern": text}
     address = parse_source(text)

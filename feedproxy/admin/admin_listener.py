@@ -87,11 +87,9 @@ class AdminListener:
         *,
         reuse_port: bool = False,
     ) -> None:
-        """Listen on `sockets`, or on host and port if `sockets` is empty. `authorization` checks each request.
-
-        If `reuse_port` is True, other processes may listen at the same port. Raises CannotListen if the address is in
-        use or not permitted.
-        """
+        """Listen on `sockets`, or on host and port if `sockets` is empty. `authorization` checks each request. With
+        `reuse_port`, other processes may listen at the same port. Raises CannotListen if the address is in use or not
+        permitted."""
         self._authorization = authorization
         runner = web.AppRunner(
             self._application(), access_log=None, logger=_CONNECTIONS_LOGGER, shutdown_timeout=STOP_TIMEOUT

@@ -106,10 +106,8 @@ def _parameter(request: web.Request, name: str) -> bool:
 
 
 async def _read_list(request: web.Request) -> tuple[bytes, str]:
-    """Return the content of the list and its name. Raises InvalidForm for an unreadable form.
-
-    The name is "" unless the request is a form with a name.
-    """
+    """Return the content of the list, and its name: "" unless the request is a form with a name. Raises InvalidForm for
+    an unreadable form."""
     if request.content_type != "multipart/form-data":
         return await request_parameters.read_content(request), ""
     form = await request_parameters.read_form(request)

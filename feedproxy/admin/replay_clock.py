@@ -22,10 +22,8 @@ class InvalidStep(FeedproxyError, status=400, detail="bad-step"):
 
 
 async def advance_clock(request: web.Request, clock: Clock) -> dict[str, Any]:
-    """Advance the clock by the parameter `seconds`. Return the new time as JSON values.
-
-    Raises InvalidStep if `seconds` is invalid or the clock runs by itself, and InvalidForm if the form is invalid.
-    """
+    """Advance the clock by the parameter `seconds`. Return the new time as JSON values. Raises InvalidStep if `seconds`
+    is invalid or the clock runs by itself, and InvalidForm if the form is invalid."""
     if not isinstance(clock, ManualClock):
         raise InvalidStep("the clock runs by itself (--speed): expected a replay with --step")
     text = (await request_parameters.read_parameters(request)).get("seconds", "")

@@ -41,10 +41,8 @@ type Action = Callable[[web.Request], Awaitable[ActionOutcome]]
 
 
 async def start_admin_listener(app: App) -> AdminListener:
-    """Return the started admin listener of the proxy, at the option `admin` or on the sockets passed to this process.
-
-    Raises UsageError if an option is invalid, and CannotListen if the address is in use.
-    """
+    """Return the started admin listener, at the option `admin` or on the sockets passed to this process. Raises
+    UsageError if an option is invalid, and CannotListen if the address is in use."""
     settings = app.settings
     token = admin_token(settings)
     host, port = admin_address(settings.admin, token)

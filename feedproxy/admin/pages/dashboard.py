@@ -171,10 +171,8 @@ class Dashboard:
 
 
 def _gateway(settings: Settings) -> str:
-    """Return the URL of the gateway, to which clients append the URL of a feed, or "" in reverse mode.
-
-    For a listener on all addresses (0.0.0.0), the host is the name of this machine.
-    """
+    """Return the URL of the gateway, to which clients append the URL of a feed, or "" in reverse mode. For a listener
+    on all addresses, the host is the name of this machine."""
     if settings.upstream:
         return ""
     if settings.public_url:

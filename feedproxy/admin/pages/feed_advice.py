@@ -68,10 +68,8 @@ def advice(resource: Resource, state: FeedState, settings: Settings) -> str:
 
 
 def feed_warnings(resource: Resource, state: FeedState, channel: Channel | None) -> list[str]:
-    """Return a sentence for each problem that the operator or the publisher can correct.
-
-    `channel` is the result of `read_stored_channel`.
-    """
+    """Return a sentence for each problem that the operator or the publisher can correct. `channel` is the result of
+    `read_stored_channel`."""
     warnings = list[str]()
     if channel is not None and not channel.well_formed:
         warnings.append("The feed is not well-formed; some readers cannot read it.")

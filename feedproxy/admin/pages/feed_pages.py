@@ -58,11 +58,8 @@ class Notice(Struct, frozen=True):
 
 
 class ActionOutcome(Struct, frozen=True):
-    """The outcome of an action.
-
-    A client that prefers JSON gets `view`. Any other client gets a redirect to the page at `path`, which shows the
-    notice (html_or_json.py).
-    """
+    """The outcome of an action. A client that prefers JSON gets `view`. Any other client gets a redirect to the page at
+    `path`, which shows the notice (html_or_json.py)."""
 
     view: View
     notice: Notice
@@ -85,10 +82,8 @@ class FeedPages:
     # -- pages, as HTML or JSON
 
     async def feeds(self, request: web.Request) -> web.Response:
-        """Return the table of feeds.
-
-        The parameters are `q` (a part of title or address), `state`, `sort`, `page` and `per_page`.
-        """
+        """Return the table of feeds. The parameters are `q` (a part of title or address), `state`, `sort`, `page` and
+        `per_page`."""
         await self._app.peer_reports()
         table = await self.table()
         query, state = request.query.get("q", "").strip(), request.query.get("state", "")

@@ -54,11 +54,8 @@ class Condition(Struct, frozen=True):
 def feed_condition(
     resource: Resource, freshness: Freshness | None, settings: Settings, now: Instant, plan: Plan | None = None
 ) -> Condition:
-    """Return the condition of a feed.
-
-    `freshness` is the freshness of the newest stored response, or None if there is no stored response. `plan` is the
-    decision of the refresh schedule about the feed, or None if there is none.
-    """
+    """Return the condition of a feed. `freshness` is that of the newest stored response, or None if there is none.
+    `plan` is the decision of the refresh schedule about the feed, or None if there is none."""
     next_at, next_reason = _next_fetch(resource, freshness, settings, now)
     if isinstance(plan, Later):
         next_at, next_reason = plan.at, f"{next_reason}; {plan.reason}"

@@ -35,10 +35,8 @@ type SettingsFor = Callable[[str], Settings]
 
 
 class FeedTable(Struct, frozen=True):
-    """The table of feeds at one instant.
-
-    `others` is the number of stored targets that are not feeds. `complete` is False if a limit has left feeds out.
-    """
+    """The table of feeds at one instant. `others` is the number of stored targets that are not feeds. `complete` is
+    False if a limit has left feeds out."""
 
     at: Instant
     rows: tuple[View, ...]

@@ -1,7 +1,5 @@
-"""Health of the proxy: findings about its listener, store, disk, workers and network, each with advice.
-
-A single failing feed is no finding. Many failures at once are a finding.
-"""
+"""Health of the proxy: findings about its listener, store, disk, workers and network, each with advice. Many failing
+feeds at once are a finding, a single one is not."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -46,11 +44,8 @@ class Finding(Struct, frozen=True):
 
 
 class HealthFacts(Struct, frozen=True):
-    """The facts about the proxy from which `examine` derives findings.
-
-    `workers` is the number of workers that answer, and `silent` the number of those that do not. `recent` is the
-    traffic of this hour and the hour before.
-    """
+    """The facts from which `examine` derives findings. `workers` is the number of workers that answer, and `silent`
+    that of those that do not. `recent` is the traffic of this hour and the hour before."""
 
     ready: bool = True
     draining: bool = False

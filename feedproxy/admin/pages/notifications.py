@@ -31,10 +31,8 @@ class NotificationsPage:
         self._pages = pages
 
     async def show(self, request: web.Request) -> web.Response:
-        """Return the subscriptions, failing deliveries, recent changes and unknown sites.
-
-        The parameter `after` leaves out subscriptions with an id up to its value.
-        """
+        """Return the subscriptions, failing deliveries, recent changes and unknown sites. Only subscriptions with an id
+        above the parameter `after` are shown."""
         view = await self._view(_number(request.query.get("after", "0")))
         if wants_json(request):
             return as_json(view)
@@ -64,10 +62,8 @@ class NotificationsPage:
         return ActionOutcome(view, notice, "/notifications")
 
     async def ping(self, request: web.Request) -> ActionOutcome:
-        """Send a ping about a site to all sinks in `ping_sinks`. The parameters are `url`, `name` and `feed`.
-
-        Raises InvalidForm if a parameter is invalid, or if there is no sink.
-        """
+        """Send a ping about a site to all sinks in `ping_sinks`. The parameters are `url`, `name` and `feed`. Raises
+        InvalidForm if one is invalid, or if there is no sink."""
         self._pages.service()
         parameters, notifications = await request_parameters.read_parameters(request), self._app.notifications
         try:

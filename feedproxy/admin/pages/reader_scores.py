@@ -41,10 +41,8 @@ class ReaderScores:
         self._last: tuple[Instant, ScoreSummary] | None = None
 
     async def summary(self, *, age_max: Seconds = 0) -> ScoreSummary:
-        """Return the scores. Scores that were computed less than `age_max` seconds ago are reused.
-
-        The event loop serves clients during the computation.
-        """
+        """Return the scores. Scores that were computed less than `age_max` seconds ago are reused. The event loop
+        serves clients during the computation."""
         now = self._app.clock.now()
         if self._last is not None and 0 <= now - self._last[0] < age_max:
             return self._last[1]

@@ -17,10 +17,8 @@ files."""
 
 
 class StoreUsage(Struct, frozen=True):
-    """Folder and disk of the store. Sizes are in bytes, and None if they are unknown.
-
-    `folder` is empty for a store in memory. `free` and `total` are the free space and the size of the disk.
-    """
+    """Folder and disk of the store. `folder` is empty for a store in memory. Sizes are in bytes, and None if they are
+    unknown: `free` and `total` are the free space and the size of the disk."""
 
     folder: str = ""
     free: int | None = None
