@@ -1,8 +1,5 @@
-"""Conversion of reader accounts to lines of JSON and back. Workers exchange accounts in this form.
-
-Findings of rules that a reader kept have no example requests in this form, because the page of readers does not show
-them.
-"""
+"""Conversion of reader accounts to lines of JSON and back, for the exchange among workers. Findings of rules that a
+reader kept have no example requests in this form, because the page of readers does not show them."""
 
 import json
 

@@ -28,11 +28,8 @@ class ConnectionReuse:
         self._was_incomplete = False
 
     def evaluate(self, poll: Poll, evaluation: FeedEvaluation) -> None:
-        """Evaluate whether the request reused a connection, and record the verdict in `evaluation`.
-
-        A new connection is a violation after a redirect to the same host, and in a burst that has already opened
-        CONNECTIONS_MAX connections.
-        """
+        """Record in `evaluation` whether the request reused a connection. A new connection is a violation after a
+        redirect to the same host, and in a burst that has already opened CONNECTIONS_MAX connections."""
         authority, connections = urlsplit(poll.target).netloc, self._connections
         was_incomplete, self._was_incomplete = self._was_incomplete, not poll.complete
         if not poll.connection:

@@ -27,10 +27,8 @@ ADDRESSES_MAX = 4096
 """The pseudonyms of at most this many network addresses are cached."""
 
 SKIPPED_MAX = 65_536
-"""At most this many hashes are stored, one for each pair of a reader and a target that is not scored.
-
-A stored hash avoids further work for the next request of the same reader for the same target.
-"""
+"""At most this many hashes are stored, one for each pair of a reader and a target that is not scored. The next request
+of such a pair then causes no further work."""
 
 IDLE_TIMEOUT: Seconds = 2 * 86_400
 """A reader or a feed may be dropped to make room after this many seconds without a request."""
@@ -77,11 +75,8 @@ class LiveScores:
         self._step = 1
 
     def join_workers(self, index: int, size: int, key: bytes) -> None:
-        """Join a group of `size` workers as number `index`.
-
-        All workers use `key` for pseudonyms, so that a reader has the same pseudonym in each worker. Request numbers
-        are unique in the group.
-        """
+        """Join a group of `size` workers as number `index`. With the common `key`, a reader has the same pseudonym in
+        each worker. Request numbers are unique in the group."""
         self.partial, self._key, self._number, self._step = True, key, index, size
 
     def record(

@@ -19,20 +19,15 @@ from feedproxy.scoring.rule_weights import NO_VIOLATIONS, Observation, Verdict, 
 from feedproxy.scoring.scored_request import REFUSALS, Poll
 
 DEFAULT_WAIT: Seconds = 900
-"""A reader should wait this many seconds between two polls of a feed that specifies no interval. The same number
-applies after a 503 without Retry-After.
-
-The usual intervals of half an hour and an hour are longer.
-"""
+"""A reader should wait this many seconds between two polls of a feed that specifies no interval, and after a 503
+without Retry-After. The usual intervals of half an hour and an hour are longer."""
 
 REFUSAL_WAIT: Seconds = 3600
 """A reader should wait this many seconds after a 429 without Retry-After."""
 
 FAILURE_WAIT: Seconds = 300
-"""A reader should wait at least this many seconds between a failure and the next poll.
-
-The value is shorter than usual polling intervals, so that only immediate retries are marked.
-"""
+"""A reader should wait at least this many seconds between a failure and the next poll. Usual polling intervals are
+longer, so that only immediate retries are marked."""
 
 RETRY_AFTER_MAX: Seconds = 2 * DAY
 """A Retry-After of more than this many seconds counts as this number. Longer values are mistakes of the server."""

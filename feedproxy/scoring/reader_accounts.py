@@ -126,11 +126,8 @@ class FeedAccount:
         return (self.last - self.first) / (self.rounds - 1) if self.rounds > 1 else 0.0
 
     def finalize(self, now: Instant) -> tuple[Mapping[ReaderRule, RuleTally], Mapping[type[Note], FindingCount]]:
-        """Return tallies and findings for the time up to `now`.
-
-        Findings that need all polls, such as POLLED_ON_THE_HOUR, are added. Praise for a rule is removed if the rule
-        was broken or did not apply.
-        """
+        """Return tallies and findings for the time up to `now`, with findings that need all polls, such as
+        POLLED_ON_THE_HOUR. Praise for a rule is removed if the rule was broken or did not apply."""
         tallies, findings = dict(self.tallies), dict(self.findings)
         if redirect_and_gone_rules.is_left_alone(self.ended, now) and ReaderRule.ENDINGS not in tallies:
             tallies[ReaderRule.ENDINGS] = RuleTally(1, 0)

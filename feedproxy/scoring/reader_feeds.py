@@ -17,9 +17,7 @@ FEEDS_MAX = 10_000
 
 class Reader:
     """A reader with at most `feeds_max` feeds. Beyond this number, the least recently requested feed is forgotten.
-
-    `partial` is true if other workers answer requests of the same reader.
-    """
+    `partial` is true if other workers answer requests of the same reader."""
 
     def __init__(
         self, name: str, *, evidence_max: int = 1000, feeds_max: int = FEEDS_MAX, partial: bool = False

@@ -189,11 +189,8 @@ class ReaderState:
         )
 
     def belongs_to_previous(self, poll: Poll) -> bool:
-        """Return True if the request and the previous request are parts of one poll.
-
-        The request then follows a redirect, is the GET after a HEAD, or fetches the rest of an incomplete answer (RFC
-        9110, section 14).
-        """
+        """Return True if the request and the previous request are parts of one poll: the request follows a redirect, is
+        the GET after a HEAD, or fetches the rest of an incomplete answer (RFC 9110, section 14)."""
         previous = self.previous
         if previous is None or poll.at - previous.at > FOLLOW_TIMEOUT:
             return False
@@ -232,10 +229,8 @@ class ReaderState:
         return self.redirect_target in self.chain
 
     def is_new_address(self, target: str) -> bool:
-        """Return True if a redirect has led the reader to `target`, and no answer of `target` has had validators yet.
-
-        The reader then has no validators that it could send.
-        """
+        """Return True if a redirect has led the reader to `target`, and no answer of `target` has had validators yet
+        that the reader could send."""
         is_redirect_target = target in self.temporary or any(
             move.location == target for move in self.permanent.values()
         )
@@ -390,11 +385,8 @@ def resolve_redirect(poll: Poll) -> str:
 
 
 def resolve_reference(poll: Poll, reference: str) -> str:
-    """Resolve a URI reference in an answer and return the target, or "" if the reference is invalid.
-
-    A gateway address becomes the target in its path. In reverse mode, a public address becomes the address at the
-    upstream.
-    """
+    """Return the target of a URI reference in an answer, or "" if it is invalid. A gateway address becomes the target
+    in its path. In reverse mode, a public address becomes the address at the upstream."""
     return _resolve(poll, reference)[0]
 
 
@@ -440,10 +432,8 @@ def _sent_validators(poll: Poll) -> Validators:
 
 
 def _lifetime(poll: Poll, default: Seconds) -> Seconds:
-    """Return the freshness lifetime for a private cache, in seconds, minus Age.  RFC 9111, section 4.2.1
-
-    Return 0 for no-cache and no-store, and `default` if the answer states no lifetime.
-    """
+    """Return the freshness lifetime for a private cache, in seconds, minus Age (RFC 9111, section 4.2.1): 0 for
+    no-cache and no-store, and `default` if the answer states no lifetime."""
     control = CacheControl.from_fields(poll.answer)
     if control.no_cache or control.no_store:
         return 0.0

@@ -51,11 +51,8 @@ TEXT_LENGTH_MAX = 500
 
 
 class FeedEvaluation:
-    """The evaluation of one reader and feed.
-
-    `first` is the time of the first request. At most `evidence_max` requests are stored for each finding. `partial` is
-    true if other workers answer requests of the same reader.
-    """
+    """The evaluation of one reader and feed. `first` is the time of the first request. At most `evidence_max` requests
+    are stored for each finding. `partial` is true if other workers answer requests of the same reader."""
 
     def __init__(self, feed: str, first: Instant, *, evidence_max: int, partial: bool) -> None:
         self.account = FeedAccount(feed, first, first)
@@ -135,10 +132,8 @@ class FeedEvaluation:
         account.has_content |= _delivers_feed(poll)
 
     def _append_evidence(self, evidence: list[Evidence], request: Evidence) -> None:
-        """Append a request, and drop the oldest request if there are more than `evidence_max`.
-
-        A list is used because an empty deque takes the memory of a list with 80 items.
-        """
+        """Append a request, and drop the oldest if there are more than `evidence_max`. An empty deque would take the
+        memory of a list with 80 items."""
         evidence.append(request)
         if len(evidence) > self._evidence_max:
             del evidence[0]

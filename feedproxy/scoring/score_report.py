@@ -46,10 +46,8 @@ def as_text(scores: Sequence[ReaderScore]) -> str:
 
 
 def as_junit(scores: Sequence[ReaderScore], failures: Sequence[str]) -> str:
-    """Return JUnit XML with a test suite for each reader and a test case for each rule.
-
-    A rule that did not apply is a skipped case. `failures` are the unmet requirements of a lab plan.
-    """
+    """Return JUnit XML with a test suite for each reader and a test case for each rule, skipped if the rule did not
+    apply. `failures` are the unmet requirements of a lab plan."""
     root = ElementTree.Element("testsuites", name="feedproxy score")
     for score in scores:
         root.append(_suite(score))

@@ -32,10 +32,8 @@ def read_content(body: bytes, content_type: str | None) -> PollContent:
 
 
 class Poll(Struct, frozen=True):
-    """A request and its answer.
-
-    `number` is the request's position in the recording, from 1. In live scores, it is unique among all workers.
-    """
+    """A request and its answer. `number` is the request's position in the recording, from 1. In live scores, it is
+    unique among all workers."""
 
     number: int
     at: Instant
