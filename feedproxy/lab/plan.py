@@ -25,10 +25,8 @@ STARTS_MAX = 10_000
 
 
 class Plan(Struct, frozen=True):
-    """A test plan. Durations are in seconds.
-
-    `every` is the interval between two starts of the command. A command that keeps running is started only once.
-    """
+    """A test plan. Durations are in seconds. `every` is the interval between two starts of the command, which is
+    started only once if it keeps running."""
 
     source: str = ""
     """Path of a recording, or of a folder with dated versions, relative to the plan's folder. If it is empty, the feed
@@ -115,11 +113,8 @@ def _parse_values(path: Path, document: Mapping[Any, Any], names: Sequence[str])
 
 
 def _parse_texts(path: Path, location: str, name: str, value: Any) -> Iterator[str]:
-    """Yield the items of the list `value`, or `value` itself if it is no list, as texts.
-
-    `name` is the key of the plan, and `location` its place in the file. Raises UsageError if a fault, a hint or a
-    finding is unknown or invalid.
-    """
+    """Yield the items of the list `value`, or `value` itself if it is no list, as texts. `name` is the key of the plan,
+    and `location` its place. Raises UsageError if a fault, a hint or a finding is unknown or invalid."""
     for index, item in enumerate(value if isinstance(value, list) else [value]):
         text = str(item)
         try:

@@ -43,11 +43,8 @@ there are at least this many User-Agents, and on average fewer than two requests
 
 
 def grade_recording(recording: Recording, side: Side | None = None, *, one_reader: bool = False) -> RecordingScores:
-    """Return the scores of the readers in one side of a recording.
-
-    If `side` is None, the readers' side is graded or, if it has no exchanges, the origins' side. If `one_reader` is
-    true, all requests count as those of a single reader.
-    """
+    """Return the scores of the readers in `side` of a recording: by default, the readers' side or, if it has no
+    exchanges, the origins' side. If `one_reader` is true, all requests count as those of a single reader."""
     side = side or (Side.READER if recording.side(Side.READER) else Side.ORIGIN)
     exchanges = recording.side(side)
     read_content = _memoize_contents(recording)

@@ -140,11 +140,8 @@ class _CommandRunner:
     async def run_once(
         self, number: int, now: Instant, timeout: Seconds, result: RunResult, *, keeps_running: bool = False
     ) -> None:
-        """Start the command and wait at most `timeout` seconds for its exit.
-
-        If `keeps_running` is true, a timeout is not a failure, because the command should still run. Raises UsageError
-        if the command cannot be started.
-        """
+        """Start the command and wait at most `timeout` seconds for its exit. A timeout is a failure, unless the command
+        should keep running (`keeps_running`). Raises UsageError if the command cannot be started."""
         arguments = self._arguments(number, now)
         sink = None if self._verbose else asyncio.subprocess.DEVNULL
         try:

@@ -146,11 +146,8 @@ def _poll_outcomes(observations: Iterable[ObservedPoll]) -> Iterable[str]:
 
 
 def _version_times(observations: Sequence[ObservedPoll]) -> Iterable[Instant]:
-    """Yield the instants of new versions.
-
-    The instant of a version is the time of the first response with this version. If Last-Modified lies between the
-    previous response and this response, the instant is Last-Modified.
-    """
+    """Yield the instants of new versions: the time of the first response with a version or, if it lies between the
+    previous response and this response, Last-Modified."""
     digest, before = "", 0.0
     for observation in observations:
         poll = observation.poll
@@ -163,10 +160,8 @@ def _version_times(observations: Sequence[ObservedPoll]) -> Iterable[Instant]:
 
 
 def _group(positions: Iterable[tuple[float, str]], noun: str) -> Iterable[Mark]:
-    """Yield marks for pairs of a position in pixels and a label. Positions that would overlap share a mark.
-
-    The label of such a mark is the number of its positions and `noun`, such as "3 polls".
-    """
+    """Yield marks for pairs of a position in pixels and a label. Positions that would overlap share a mark, with their
+    number and `noun` as its label, such as "3 polls"."""
     close: list[tuple[float, str]] = []
     for mark in positions:
         if close and mark[0] - close[0][0] >= 2.5:
@@ -183,10 +178,8 @@ def _make_mark(close: Sequence[tuple[float, str]], noun: str) -> Mark:
 
 
 def _skipped_bands(observations: Sequence[ObservedPoll], begin: Instant, end: Instant, x_of: Any) -> Iterable[Band]:
-    """Yield the periods that the feed's latest skipHours and skipDays exclude, from `begin` to `end`.
-
-    `x_of` returns the position of an instant in pixels.
-    """
+    """Yield the periods that the feed's latest skipHours and skipDays exclude, from `begin` to `end`. `x_of` returns
+    the position of an instant in pixels."""
     hours = range(int(begin // 3600), int(end // 3600) + 1)
     at, schedule, since = 0, observations[0].schedule, None
     for hour in [*hours, None]:

@@ -22,10 +22,8 @@ class Side(StrEnum):
 
 
 class Exchange(Struct, frozen=True):
-    """A request and its response. The content of the request is not recorded.
-
-    `request.target` is the absolute target URI. Fields have no secrets (har_redaction.py).
-    """
+    """A request and its response, without secrets in fields (har_redaction.py). The content of the request is not
+    recorded. `request.target` is the absolute target URI."""
 
     side: Side
     at: Instant

@@ -276,19 +276,14 @@ def _is_cached(entry: Any) -> bool:
 
 
 def _is_blocked(entry: Any) -> bool:
-    """Return True if a browser blocked a request, or if the request failed before there was a connection.
-
-    Chrome then states status 0 and an empty address of the server. Other tools state no address of the server.
-    """
+    """Return True if a browser blocked a request, or if it failed before there was a connection. Chrome then states
+    status 0 and an empty address of the server. Other tools state no address of the server."""
     return not _member(entry, "response.status", float, 0.0) and entry.get("serverIPAddress") == ""
 
 
 def _body_size(response: Any, content: bytes) -> int:
-    """Return the size of a response's content on the wire, in bytes.
-
-    HAR states -1 if the size is unknown. The result is then the size of the decoded content, minus the bytes that
-    compression saved.
-    """
+    """Return the size of a response's content on the wire, in bytes. If HAR states that it is unknown (-1), return the
+    size of the decoded content, minus the bytes that compression saved."""
     if (size := _member(response, "bodySize", float, -1.0)) >= 0:
         return int(size)
     decoded = _member(response, "content.size", float, 0.0) or len(content)
@@ -300,11 +295,8 @@ _REQUIRED: Any = object()
 
 
 def _member(document: Any, path: str, kind: type, default: Any = _REQUIRED) -> Any:
-    """Return the member of a JSON document at a path such as `request.url`.
-
-    If the member is missing or null, return `default`. Raises ValueError if the member is not of the type `kind`, or if
-    it is missing and there is no `default`.
-    """
+    """Return the member of a JSON document at a path such as `request.url`. If it is missing or null, return `default`.
+    Raises ValueError if it is not of the type `kind`, or if it is missing and there is no `default`."""
     value = document
     for name in path.split("."):
         value = value.get(name) if isinstance(value, dict) else None

@@ -22,10 +22,8 @@ from feedproxy.lab.record.exchange import Exchange
 PROCESSES_MAX = 64
 
 DIGESTS_MAX = 131_072
-"""For each file, the digests of at most this many contents are remembered, in about 20 MB of memory.
-
-At the limit, all digests are forgotten, and contents are written again.
-"""
+"""For each file, the digests of at most this many contents are remembered, in about 20 MB. At the limit, all are
+forgotten, and contents are written again."""
 
 
 class RecordingFailed(FeedproxyError, detail="recording"):
@@ -33,11 +31,8 @@ class RecordingFailed(FeedproxyError, detail="recording"):
 
 
 class HarWriter:
-    """Writer that appends exchanges to a file, and begins a new file above `limit` bytes. A `limit` of 0 means no
-    limit.
-
-    Raises UsageError if no file can be opened.
-    """
+    """Writer that appends exchanges to a file, and begins a new file above `limit` bytes (0: no limit). Raises
+    UsageError if no file can be opened."""
 
     def __init__(self, path: Path, *, limit: int = 0) -> None:
         self._limit = limit
@@ -72,9 +67,9 @@ class HarWriter:
 
     def begin_again_if_replaced(self) -> bool:
         """If another program has renamed, deleted or truncated the file, begin a new file and return True. Otherwise
-        return False.
+        return False. Raises RecordingFailed if no file can be opened.
 
-        Call this method before each exchange, and before `has`. Raises RecordingFailed if no file can be opened.
+        Call this method before each exchange, and before `has`.
         """
         try:
             status = os.fstat(self._file)

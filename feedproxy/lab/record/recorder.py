@@ -77,10 +77,7 @@ class Recorder:
 
     def _content(self, body: bytes, encoding: str) -> tuple[str, bool, bytes]:
         """Return three values for a body: the digest of its content, True if the content is not decoded, and the
-        content.
-
-        If the file already has the content, the third value is empty.
-        """
+        content, or b"" if the file already has it."""
         key = (hashlib.blake2b(body, digest_size=16).digest(), encoding)
         digest_and_raw = self._content_by_body.get(key)
         if digest_and_raw is None or not self._writer_has(digest_and_raw[0]):

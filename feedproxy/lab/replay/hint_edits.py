@@ -51,12 +51,9 @@ def remove_hint(content: bytes, name: str) -> bytes:
 
 
 def set_hint(content: bytes, name: str, value: str) -> bytes:
-    """Return the document with the hint `name` in its channel, in place of its present value. If the document cannot
-    contain the hint, return it unchanged.
-
-    `value` is any text for `ttl`, a list with commas for `skiphours` and `skipdays`, and a text such as `hourly/2` for
-    `sy`.
-    """
+    """Return the document with the hint `name` in its channel, in place of its present value, or unchanged if it cannot
+    contain the hint. `value` is a list with commas for `skiphours` and `skipdays`, and for `sy` a text such as
+    `hourly/2`."""
     channel = _CHANNEL.search(content)
     if channel is None or (name != "sy" and channel["name"] != b"channel"):
         return content

@@ -53,11 +53,8 @@ class ReplayListener:
         observe: Observer | None = None,
         answered: Callable[[], None] | None = None,
     ) -> None:
-        """Create a listener that is not open yet.
-
-        `observe` is called with each exchange. `answered` is called after each response, so that the caller can advance
-        a clock with the requests.
-        """
+        """Create a listener that is not open yet. `observe` is called with each exchange. `answered` is called after
+        each response, so that the caller can advance a clock with the requests."""
         self._replay = replay
         self._clock = clock
         self._observe = observe

@@ -34,10 +34,8 @@ GZIP_MIN = 256
 
 
 class ReplayOrigin:
-    """An origin that serves recorded feeds.
-
-    If `plain` is true, no response contains gateway addresses, even if the request is for a gateway address.
-    """
+    """An origin that serves recorded feeds. If `plain` is true, no response contains gateway addresses, even if the
+    request is for one."""
 
     def __init__(
         self,
@@ -48,10 +46,8 @@ class ReplayOrigin:
         plain: bool = False,
         names: Mapping[str, str] | None = None,
     ) -> None:
-        """Create an origin for the timelines in `world`, with hint overrides (`changes`) and `faults`.
-
-        `names` maps paths to recorded addresses. Each path is served at every host.
-        """
+        """Create an origin for the timelines in `world`, with hint overrides (`changes`) and `faults`. `names` maps
+        paths to recorded addresses. Each path is served at every host."""
         self.world = world
         self._changes = tuple(changes)
         self._faults = tuple(faults)
@@ -84,10 +80,8 @@ class ReplayOrigin:
         return self._reply_with_faults(version, incoming)
 
     def _rewrite_location(self, representation: Version, incoming: ReplayRequest) -> Version:
-        """Return the representation of a redirect, with a Location that leads to the replay.
-
-        The recorded Location is kept for a client that uses the replay as a proxy or under the recorded host name.
-        """
+        """Return the representation of a redirect, with a Location that leads to the replay. A client that uses the
+        replay as a proxy or under the recorded host name gets the recorded Location."""
         location = representation.fields.get("location")
         home = self._names.get(urlsplit(incoming.target).path) if incoming.form is Form.ORIGIN else None
         if location is None or self._plain or (home is None and incoming.form is not Form.GATEWAY):
@@ -120,10 +114,8 @@ def _apply_fault(reply: ReplayResponse, fault: Fault, context: FaultContext, ver
 
 
 def respond_without_faults(representation: Version, incoming: ReplayRequest, version: Version) -> ReplayResponse:
-    """Return the response of an origin without faults (RFC 9110, sections 12, 13 and 15).
-
-    `version` is the recorded version. `representation` is the same version with hint overrides and faults.
-    """
+    """Return the response of an origin without faults (RFC 9110, sections 12, 13 and 15). `representation` is the
+    recorded `version` with hint overrides and faults."""
     now = incoming.at
     lines = [("Date", format_http_date(now))]
     if representation.modified:

@@ -33,11 +33,8 @@ class Form(StrEnum):
 
 
 class ReplayRequest(Struct, frozen=True):
-    """A request in a replay. `target` is the address in the recording.
-
-    A fault can redirect the client to other addresses. `hops` is the number of redirects that lead from `target` to the
-    address of this request.
-    """
+    """A request in a replay. `target` is the address in the recording. A fault can redirect the client: `hops` is the
+    number of redirects from `target` to the address of this request."""
 
     request: Request
     form: Form
@@ -50,10 +47,8 @@ class ReplayRequest(Struct, frozen=True):
     """Prefix of addresses for clients of the gateway, or "" for other clients."""
 
     def moved_address(self, hops: int) -> str:
-        """Return the address after `hops` redirects, such as `/moved-2/feed.xml` at the target's host.
-
-        For a client of the gateway, it is the gateway address of the moved feed.
-        """
+        """Return the address after `hops` redirects, such as `/moved-2/feed.xml` at the target's host. A client of the
+        gateway gets the gateway address of the moved feed."""
         split = urlsplit(self.target)
         path = f"/moved-{hops}{split.path}" if hops else split.path
         return self.base + urlunsplit((split.scheme, split.netloc, path, split.query, ""))

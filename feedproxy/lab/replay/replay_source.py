@@ -27,10 +27,8 @@ class ReplayOptions(Struct, frozen=True):
 
 
 def open_source(path: Path, read_har: Callable[[Path], Recording] = har_format.read) -> ReplayWorld:
-    """Return the timelines of a recording, or of a folder with dated versions or recordings.
-
-    `read_har` reads one HAR file. Raises UsageError if the path is no valid source.
-    """
+    """Return the timelines of a recording, or of a folder with dated versions or recordings. `read_har` reads one HAR
+    file. Raises UsageError if the path is no valid source."""
     if path.is_dir():
         recordings = [har_format.read(file) for file in sorted(path.glob("*.har"))]
         world = version_folder.read(path) | timeline.world_of(merge_recordings(recordings))

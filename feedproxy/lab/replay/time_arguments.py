@@ -51,11 +51,8 @@ def _parse_time(text: str, first: Instant) -> Instant:
 
 
 class FaultSchedule(Struct, frozen=True):
-    """The times and requests for which a fault is active.
-
-    There are three conditions: a period, a share of the requests, and a range of request numbers. The fault is active
-    if all three hold.
-    """
+    """The period, the share of the requests, and the range of request numbers in which a fault is active. All three
+    conditions must hold."""
 
     begin: Instant | None = None
     end: Instant | None = None
