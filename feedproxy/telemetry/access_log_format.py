@@ -19,11 +19,8 @@ def quote_agent(agent: str) -> str:
 
 
 class AccessLine(Struct, frozen=True):
-    """The record of a request in the access log. `reader` is a pseudonym.
-
-    If `target` is a public address, `upstream` is the corresponding address at the upstream. Otherwise, `upstream` is
-    empty.
-    """
+    """The record of a request in the access log. `reader` is a pseudonym. If `target` is a public address, `upstream`
+    is the corresponding address at the upstream, otherwise ""."""
 
     at: Instant
     reader: str

@@ -11,20 +11,14 @@ logger = logging.getLogger("feedproxy.fetch")
 
 
 def is_logged(fetch: RefreshRecord, form: str) -> bool:
-    """Return True if the fetch gets a line in the log: the log is on, and no client waited for the fetch. If a client
-    waited, the access log has a line for its request.
-
-    `form` is the value of `log_format`.
-    """
+    """Return True if the fetch gets a line in the log: `form` (the value of `log_format`) is not off, and no client
+    waited for the fetch. If a client waited, the access log has a line for its request."""
     return fetch.occasion != "reader" and form != "off"
 
 
 def log_fetch(name: str, fetch: RefreshRecord, form: str, batch: LineBatch) -> None:
-    """Log a fetch: at WARNING if it failed, otherwise at INFO.
-
-    `name` is the target without secrets, and `form` the value of `log_format`. The line of a successful fetch is added
-    to `batch` unless `form` is `json`.
-    """
+    """Log a fetch: at WARNING if it failed, otherwise at INFO. `name` is the target without secrets, and `form` the
+    value of `log_format`. The line of a successful fetch is added to `batch` unless `form` is `json`."""
     reason, status = redact_text(fetch.reason), fetch.status or 0
     is_failure = fetch.outcome == "failed"
     exchange = f"{status} {fetch.received_size} {fetch.seconds * 1000:.1f}ms"

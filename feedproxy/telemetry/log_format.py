@@ -49,10 +49,8 @@ def print_error(message: object) -> None:
 
 
 class LineFormatter(logging.Formatter):
-    """Formatter of a record as one line. The lines of a traceback are indented below the line.
-
-    Access lines have a status in place of a level.
-    """
+    """Formatter of a record as one line, with a status in place of a level for an access line. The lines of a traceback
+    are indented below the line."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         if record.name != ACCESS_LOGGER:
@@ -74,11 +72,8 @@ class CombinedLines(LineFormatter):
 
 
 class JsonLines(logging.Formatter):
-    """Formatter that writes every line as a JSON object. Access lines are JSON objects already.
-
-    The object of any other line has `time`, `level`, and the members of the record's `fields`. If the record has no
-    `fields`, the object has `message` instead.
-    """
+    """Formatter that writes every line as a JSON object. Access lines are JSON objects already. Any other has `time`,
+    `level`, and the members of the record's `fields`, or `message` if the record has none."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)

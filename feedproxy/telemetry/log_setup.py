@@ -18,10 +18,8 @@ def _is_real_error(record: logging.LogRecord) -> bool:
 
 
 def _is_not_about_authority(record: logging.LogRecord) -> bool:
-    """Return False for mitmproxy's warning about an expired certificate authority, and True for other log records.
-
-    The warning does not name the right folder, and is logged twice, even if no host is intercepted.
-    """
+    """Return False for mitmproxy's warning about an expired certificate authority, and True for other records. The
+    warning does not name the right folder, and is logged twice, even if no host is intercepted."""
     return "certificate authority has expired" not in record.getMessage()
 
 
@@ -39,11 +37,8 @@ def log_to(stream: Any = None) -> None:
 
 @contextlib.contextmanager
 def hold_lines() -> Iterator[list[logging.LogRecord]]:
-    """Hold back the lines that are logged in the `with` block, and log them at its end. They then have the form and
-    level that were set in the block.
-
-    Yield the list of these lines. The caller may remove lines from it.
-    """
+    """Hold back the lines that are logged in the `with` block, and log them at its end with the form and level that
+    were set in the block. Yield the list of these lines, from which the caller may remove lines."""
     held: list[logging.LogRecord] = []
     handlers = _line_handlers()
 

@@ -37,10 +37,8 @@ MARK = "<line>"
 
 
 class NonBlockingStream:
-    """A stream with a `write` that returns at once. A thread writes the lines for which there was no room.
-
-    `report` returns the log line that states a number of dropped lines.
-    """
+    """A stream with a `write` that returns at once. A thread writes the lines for which there was no room. `report`
+    returns the log line that states a number of dropped lines."""
 
     def __init__(self, stream: Any, report: Callable[[int], str]) -> None:
         self._stream = stream
@@ -161,21 +159,16 @@ class NonBlockingStream:
 
 
 def _end_of_chunk(lines: bytes, start: int) -> int:
-    """Return the position after the last line that ends within CHUNK bytes from `start`. If the first line is longer,
-    return the position after this line.
-
-    Lines of several workers then stay whole, because the system does not mix writes of at most PIPE_BUF bytes.
-    """
+    """Return the position after the last line that ends within CHUNK bytes from `start` or, if the first line is
+    longer, after this line. Lines of several workers stay whole: the system does not mix writes of at most PIPE_BUF
+    bytes."""
     end = lines.rfind(b"\n", start, start + CHUNK) + 1 or lines.find(b"\n", start) + 1
     return end or len(lines)
 
 
 def non_blocking(stream: Any, report: Callable[[int], str]) -> Any:
-    """Return a stream that never waits for the reader of the log. A stream to a file, or one that has no descriptor, is
-    returned unchanged.
-
-    `report` returns the log line that states a number of dropped lines.
-    """
+    """Return a stream that never waits for the reader of the log. A file, or a stream without a descriptor, is returned
+    unchanged. `report` returns the log line that states a number of dropped lines."""
     try:
         mode = os.fstat(stream.fileno()).st_mode
     except (AttributeError, OSError, ValueError):

@@ -1,8 +1,5 @@
 """Recent activity in memory: the last requests, the last fetches of each feed, and addresses that never returned a
-feed.
-
-Targets are stored with their secrets. The operator's pages show them without secrets (page_redaction.py).
-"""
+feed. Targets are stored with their secrets, which page_redaction.py removes from the operator's pages."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
