@@ -1,7 +1,5 @@
-"""The mitmproxy master of a process, configured from all sources of options.
-
-The master has only four of mitmproxy's default addons, because the others would take half of the time of a request.
-"""
+"""The mitmproxy master of a process, configured from all sources of options. It has only four of mitmproxy's default
+addons, because the others would take half of the time of a request."""
 
 import asyncio
 import logging
@@ -73,10 +71,8 @@ class Master(master.Master):
 
 
 def build_master(plan: ServePlan, app: App | None = None) -> tuple[master.Master, App, LoadedOptions]:
-    """Return a configured master, its App and its options. Raises UsageError if the configuration is invalid.
-
-    The caller needs a running event loop. If `app` is None, a new App is made.
-    """
+    """Return a configured master, its App (`app`, or a new one) and its options. The caller needs a running event loop.
+    Raises UsageError if the configuration is invalid."""
     declared = options.Options()
     # Set before addons are added, because mitmproxy configures all addons again for each option that changes.
     declared.update_defer(**MITMPROXY_DEFAULTS)

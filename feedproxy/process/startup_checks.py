@@ -166,10 +166,8 @@ def open_access_warnings(settings: Settings, addresses: Iterable[tuple[Any, ...]
 
 
 def check_folders(settings: Settings) -> None:
-    """Raise UsageError if the folder of the store or of the recording, or an existing recording, is not writable.
-
-    If a folder does not exist, its nearest existing parent must be a writable folder.
-    """
+    """Raise UsageError if the folder of the store or of the recording, or an existing recording, is not writable. If a
+    folder is missing, its nearest existing parent must be writable."""
     folders = {"store": None if settings.is_fleet or settings.store == MEMORY else store_folder(settings.store)}
     if settings.record:
         recording = option_files.expand(settings.record).absolute()
@@ -261,10 +259,8 @@ def check_paths(values: Mapping[str, Any]) -> None:
 
 
 def check_confdir(confdir: str, passphrase: str) -> None:
-    """Raise UsageError unless mitmproxy can use the certificate authority in `confdir`, or write a new one there.
-
-    A missing folder is created. `passphrase` decrypts the key of the authority.
-    """
+    """Raise UsageError unless mitmproxy can use the certificate authority in `confdir`, or write a new one there. A
+    missing folder is created. `passphrase` decrypts the key of the authority."""
     folder = option_files.expand(confdir)
     try:
         folder.mkdir(parents=True, exist_ok=True)

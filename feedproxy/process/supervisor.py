@@ -533,11 +533,8 @@ def _is_last_user(descriptor: int) -> bool:
 
 
 def _bind(host: str, port: int, option: str, *, exclusive: bool) -> tuple[socket.socket, ...]:
-    """Return sockets bound to each address of a host, at one port. Raises CannotListen if an address cannot be bound.
-
-    If `exclusive` is True, no other process can bind the address. The error's message names `option`, the option that
-    states the address.
-    """
+    """Return sockets bound to each address of a host, at one port, which no other process can bind if `exclusive` is
+    true. Raises CannotListen, with the name `option` in its message, if an address cannot be bound."""
     try:
         return tuple(bind_sockets(host, port, reuse_port=not exclusive))
     except OSError as error:

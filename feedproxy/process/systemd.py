@@ -1,7 +1,5 @@
-"""systemd's protocols for socket activation (sd_listen_fds(3)) and notification (sd_notify(3)).
-
-Without systemd, the functions have no effect.
-"""
+"""systemd's protocols for socket activation (sd_listen_fds(3)) and notification (sd_notify(3)). Without systemd, the
+functions have no effect."""
 
 import contextlib
 import os
