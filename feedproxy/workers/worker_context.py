@@ -49,11 +49,8 @@ class WorkerContext(Struct, frozen=True):
 
     @property
     def coordination_file(self) -> Path:
-        """Return the path by which this worker opens the memory for the coordination of the store.
-
-        A worker must not lock this memory by the inherited descriptor: the lock would belong to all workers together,
-        because they have inherited the same descriptor.
-        """
+        """Return the path by which this worker opens the memory for the coordination of the store. A lock of the
+        inherited descriptor would belong to all workers together."""
         return Path(f"/proc/self/fd/{self.coordination_memory}")
 
     @property
