@@ -46,11 +46,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 async def check(source: str, settings: Settings, **options: Any) -> Any:
-    """Return the report about an address or a file. `options` are arguments of `probe_feed`.
-
-    Raises BadTarget or Forbidden for an address that must not be requested, TooLarge for a large file, and UsageError
-    for an unreadable file.
-    """
+    """Return the report about an address or a file. `options` are arguments of `probe_feed`. Raises BadTarget or
+    Forbidden for an address that must not be requested, TooLarge for a large file, and UsageError for an unreadable
+    file."""
     from feedproxy.check import run_checks  # noqa: PLC0415
     from feedproxy.check.check_report import CheckReport  # noqa: PLC0415
     from feedproxy.check.probe import probe_feed  # noqa: PLC0415

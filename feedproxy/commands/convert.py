@@ -42,10 +42,8 @@ def register(subparsers: Any) -> None:
 
 
 def convert(args: argparse.Namespace) -> int:
-    """Convert the feed and write it. Return 0.
-
-    Raises FeedproxyError if the source is no readable feed, and UsageError if --base is no address.
-    """
+    """Convert the feed and write it. Return 0. Raises FeedproxyError if the source is no readable feed, and UsageError
+    if --base is no address."""
     if args.base and not is_web(args.base):
         raise UsageError(f"--base {args.base}: expected an absolute http or https URL")
     address = None if args.source == "-" else parse_source(args.source)

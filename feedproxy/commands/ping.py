@@ -46,10 +46,7 @@ def register(subparsers: Any) -> None:
 
 def ping(args: argparse.Namespace) -> int:
     """Ping the named sinks, or let a running proxy ping its sinks. Return 1 if a named sink did not accept the ping,
-    otherwise 0.
-
-    Raises UsageError if an argument is invalid, or if no proxy runs.
-    """
+    otherwise 0. Raises UsageError if an argument is invalid, or if no proxy runs."""
     if not args.sink:
         result = admin_client.ask(args, "POST", "ping", {"url": args.url, "name": args.name, "feed": args.feed})
         admin_client.print_result(args, result, [f"{sink}  queued" for sink in result["sinks"]])

@@ -30,10 +30,7 @@ def register(subparsers: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Grade the readers and print the scores. Return 1 if a grade is below --min, or if there is --min but no reader,
-    otherwise 0.
-
-    Raises UsageError if --min is invalid, a recording cannot be read, or the output cannot be written.
-    """
+    otherwise 0. Raises UsageError if --min is invalid, a recording cannot be read, or the output cannot be written."""
     from feedproxy.commands.replay import read_recording  # noqa: PLC0415 -- only this command pays for the lab
     from feedproxy.lab.record.exchange import Side, merge_recordings  # noqa: PLC0415
     from feedproxy.lab.recording_scores import grade_recording  # noqa: PLC0415
@@ -52,10 +49,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def print_scores(graded: Any, form: str, output: str = "", failures: tuple[str, ...] = ()) -> None:
-    """Print scores in the format `form`, or write them to the file `output`. Raises UsageError if writing fails.
-
-    `failures` contains the unmet requirements of a test plan, which only the format `junit` reports.
-    """
+    """Print scores in the format `form`, or write them to the file `output`. `failures` are the unmet requirements of a
+    test plan, which only the format `junit` reports. Raises UsageError if writing fails."""
     from feedproxy.lab import score_page  # noqa: PLC0415
     from feedproxy.scoring import score_report  # noqa: PLC0415
     from feedproxy.telemetry.log_format import printable_lines  # noqa: PLC0415
