@@ -25,10 +25,8 @@ CLIENT_VARIABLES = ("FEEDPROXY_ADMIN", "FEEDPROXY_ADMIN_TOKEN")
 
 
 def from_environment(environment: Mapping[str, str], specs: Mapping[str, OptionSpec]) -> dict[str, Any]:
-    """Return the options of `FEEDPROXY_NAME` variables. Raises UsageError for an invalid value.
-
-    Unknown names are skipped, because orchestrators set variables such as `FEEDPROXY_SERVICE_HOST`.
-    """
+    """Return the options of `FEEDPROXY_NAME` variables. Unknown names are skipped, because orchestrators set variables
+    such as `FEEDPROXY_SERVICE_HOST`. Raises UsageError for an invalid value."""
     options: dict[str, Any] = {}
     for variable in sorted(environment):
         name = variable.removeprefix(ENVIRONMENT).lower()
@@ -79,10 +77,8 @@ def _parse_list(text: str, location: str) -> Any:
 
 
 def parse_sets(texts: Iterable[str], specs: Mapping[str, OptionSpec]) -> dict[str, Any]:
-    """Return the options of `NAME=VALUE` texts (`--set`). Raises UsageError if a name or value is invalid.
-
-    A NAME alone sets a boolean option. Lists are joined. For any other option, the last value counts.
-    """
+    """Return the options of `NAME=VALUE` texts (`--set`). A NAME alone sets a boolean option. Lists are joined. For any
+    other option, the last value counts. Raises UsageError if a name or value is invalid."""
     options: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")
