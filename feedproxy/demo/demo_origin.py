@@ -1,7 +1,5 @@
-"""An origin on loopback that serves the version of a feed at the simulated time and counts requests.
-
-Each feed has an origin and a port of its own, because the publishers are separate sites.
-"""
+"""An origin on loopback that serves the version of a feed at the simulated time and counts requests. Each feed has an
+origin of its own, because the publishers are separate sites."""
 
 import asyncio
 import gzip
