@@ -1,7 +1,5 @@
-"""The App: settings, service, store, counts and metrics that addons share. Each mitmproxy master has one App.
-
-Addons never import each other. They get the App by `get_app(ctx.master)`.
-"""
+"""The App: settings, service, store, counts and metrics that addons share. Each mitmproxy master has one App. Addons
+get it by `get_app(ctx.master)`, and never import each other."""
 
 import asyncio
 import contextlib
@@ -176,10 +174,8 @@ class App:
         )
 
     def target_check(self, policy: AddressPolicy) -> IsTargetPermitted:
-        """Return the function that returns True for a target with permitted stored copies.
-
-        The client for origins makes the same check. If `make_client` returns another client, all targets are permitted.
-        """
+        """Return the function that returns True for a target with permitted stored copies. The client for origins makes
+        the same check. If `make_client` returns another client, all targets are permitted."""
         if self._make_client is not None:
             return lambda target: True
         settings = self.settings
@@ -325,10 +321,8 @@ class App:
         return self._recorder()
 
     async def close(self) -> None:
-        """Finish refreshes within `drain_timeout`, save the state and close. May be called again.
-
-        The closed parts are kept, so that a connection that ends later can be logged without opening the store again.
-        """
+        """Finish refreshes within `drain_timeout`, save the state and close. May be called again. The closed parts are
+        kept, so that a connection that ends later can be logged without opening the store again."""
         try:
             if self._parts is not None and not self._is_closed:
                 self._is_closed = True

@@ -37,11 +37,8 @@ class BadTarget(FeedproxyError, status=400, detail="bad-target"):
 
 
 class BadRequest(FeedproxyError, status=400, detail="bad-request"):
-    """Error for an invalid request head.
-
-    The status is 414 for a long target, 431 for too many fields, 501 for an unknown method or transfer coding, 505 for
-    another version of HTTP, and otherwise 400.
-    """
+    """Error for an invalid request head. The status is 414 for a long target, 431 for too many fields, 501 for an
+    unknown method or transfer coding, 505 for another version of HTTP, and otherwise 400."""
 
     def __init__(self, message: str, *, status: int = 400) -> None:
         super().__init__(message)

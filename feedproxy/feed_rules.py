@@ -90,10 +90,7 @@ class Rules:
 
     def settings_for(self, target: str, base: Settings) -> Settings:
         """Return `base` with the rules of a target applied. `target` can also be a store key, to which the rules of its
-        target apply.
-
-        Targets with the same rules and the same `base` get the same object.
-        """
+        target apply. Targets with the same rules and the same `base` get the same object."""
         if not self.rules:
             return base
         if base is not self._base:

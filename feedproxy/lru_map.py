@@ -35,10 +35,8 @@ class LRU[K, V]:
         return [value for value, _ in self._entries.values()]
 
     def put(self, key: K, value: V, size: int = 0) -> None:
-        """Store a value of `size` bytes in place of the key's former value. Other values are evicted to make room.
-
-        If the value and ENTRY_OVERHEAD exceed `bytes_max`, the former value is removed, and nothing is stored.
-        """
+        """Store a value of `size` bytes in place of the key's former value, and evict other values to make room. If the
+        value and ENTRY_OVERHEAD exceed `bytes_max`, remove the former value, and store nothing."""
         self.drop(key)
         size += ENTRY_OVERHEAD
         if size > self._bytes_max:

@@ -1,8 +1,5 @@
-"""Limits of the caches in memory, as fractions of the option `memory_max`.
-
-`memory_max` limits stored responses. The caches of values derived from stored responses together take at most as much
-again.
-"""
+"""Limits of the caches in memory, as fractions of the option `memory_max`. `memory_max` itself limits stored responses.
+The caches of values derived from them together take at most as much again."""
 
 from functools import lru_cache
 

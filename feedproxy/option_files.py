@@ -1,7 +1,5 @@
-"""Reading of files that options name, and their paths.
-
-A pipe, a device or a huge file must neither block the process nor use up its memory.
-"""
+"""Reading of files that options name, and their paths. A pipe, a device or a huge file must neither block the process
+nor use up its memory."""
 
 import errno
 import os
@@ -28,11 +26,8 @@ def expand(path: str) -> Path:
 
 
 def read(path: Path, *, pipe_timeout: Seconds | None = None) -> bytes:
-    """Return the content of a file. Raises OSError if it cannot be read, is too large, or is no regular file.
-
-    If `pipe_timeout` is set, the file may also be a pipe or a device. The writer of a pipe must close the pipe within
-    this many seconds.
-    """
+    """Return the content of a file. If `pipe_timeout` is set, it may also be a pipe, which the writer must close within
+    this many seconds, or a device. Raises OSError if it cannot be read, is too large, or is no regular file."""
     # Without O_NONBLOCK, open() waits until a program opens the pipe for writing.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:
