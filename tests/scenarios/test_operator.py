@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from feedproxy.admin.pages import versions
+from feedproxy.admin.pages.resource_views import version_views
 from feedproxy.refresh.policy.min_interval_and_back_off import PAUSE_INTERVAL
 from feedproxy.refresh.resource_after_refresh import VERSION_RECORDS_MAX
 from feedproxy.store.resource_codec import dump, load
@@ -459,7 +459,7 @@ async def test_version_records_have_time_size_and_item_count(stage):
     assert [each.items for each in held.version_records] == [1, 2, 3]
     assert [each.at - began for each in held.version_records] == [at for at, _ in seen]
     assert held.version_records[-1].size == len(held.variants[-1].content.bodies["identity"])
-    told = versions.version_list(load(dump(held)))
+    told = version_views(load(dump(held)))
     assert [each["new"] for each in told] == [1, 1, None]
     assert [each["changed"] for each in told] == [0, 0, None]
 
@@ -474,9 +474,9 @@ async def test_version_records_are_limited_to_the_latest(stage):
     held = proxy.service.store.get(origin.url("/feed.rss"))
 
     assert len(held.version_records) == VERSION_RECORDS_MAX
-    assert versions.version_list(held)[-1]["new"] is None
-    assert versions.version_list(held)[0] == {
-        **versions.version_list(held)[0],
+    assert version_views(held)[-1]["new"] is None
+    assert version_views(held)[0] == {
+        **version_views(held)[0],
         "new": 1,
         "changed": 0,
         "gone": 1,

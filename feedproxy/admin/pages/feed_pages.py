@@ -14,8 +14,7 @@ from feedproxy.admin.html_or_json import as_json, wants_json
 from feedproxy.admin.pages import activity_views
 from feedproxy.admin.pages.feed_state import MEANING, FeedState
 from feedproxy.admin.pages.feed_table import FeedTable, FeedTableCache
-from feedproxy.admin.pages.resource_views import feed_view, view_resource
-from feedproxy.admin.pages.versions import version_list
+from feedproxy.admin.pages.resource_views import feed_view, version_views, view_resource
 from feedproxy.app import App
 from feedproxy.errors import FeedproxyError, NotFound
 from feedproxy.lru_map import LRU
@@ -135,7 +134,7 @@ class FeedPages:
             raise NotFound("The copy of that feed was removed.")
         now = self._app.clock.now()
         resource_view = view_resource(resource, service, self._app.settings_for(target), now)
-        versions = await service.helper_pool.submit(partial(version_list, resource))
+        versions = await service.helper_pool.submit(partial(version_views, resource))
         peers = self._app.worker_peers
         peer_fetches = await peers.fetches(target) if peers is not None else ()
         fetches = recent_activity.merge_fetches([*self._app.recent_activity.fetches(target), *peer_fetches])

@@ -14,11 +14,12 @@ from feedproxy.cache.freshness import Freshness
 from feedproxy.cache.stored_response import StoredResponse
 from feedproxy.clock import Instant
 from feedproxy.feed.channel import Channel, Schedule
+from feedproxy.feed.delta.entry_identities import unpack
 from feedproxy.http.date import WEEKDAYS, format_http_date
 from feedproxy.http.etag import own_tag
 from feedproxy.http.target_uri.url_redaction import redact_target
 from feedproxy.proxy.service import Service
-from feedproxy.refresh.ingest.ingest import read_stored_channel
+from feedproxy.refresh.ingest.ingest import make_delta_base, read_stored_channel
 from feedproxy.refresh.policy.min_interval_and_back_off import PAUSE_INTERVAL
 from feedproxy.request.feed_id import feed_id
 from feedproxy.request.upstream_and_public_urls import public_name, to_public
@@ -139,6 +140,37 @@ def validators(stored: StoredResponse | None) -> View:
         if content.last_modified is not None:
             own["last-modified"] = format_http_date(content.last_modified)
     return {"origin": origin, "ours": own}
+
+
+def version_views(resource: Resource) -> list[View]:
+    """Return the stored versions, the newest first. The call parses a feed, so it must not run in the event loop.
+
+    `new`, `changed` and `gone` are numbers of items compared with the previous version. They are None if the items of
+    one of the two versions are not stored.
+    """
+    entries = {base.tag: base.entries for base in resource.delta_bases}
+    for variant in resource.variants:
+        if variant.content.tag and variant.content.tag not in entries and (version := make_delta_base(variant)):
+            entries[version.tag] = version.entries
+    views: list[View] = []
+    before: dict[str, str] | None = None
+    for record in resource.version_records:
+        packed = entries.get(record.tag) if record.tag else None
+        now = dict(unpack(packed)) if packed is not None else None
+        view: View = {"at": iso(record.at), "size": record.size, "items": record.items}
+        if now is None or before is None:
+            view |= {"new": None, "changed": None, "gone": None}
+        else:
+            common = now.keys() & before.keys()
+            view |= {
+                "new": len(now.keys() - before.keys()),
+                "changed": sum(now[name] != before[name] for name in common),
+                "gone": len(before.keys() - now.keys()),
+            }
+        views.append(view)
+        before = now
+    views.reverse()
+    return views
 
 
 def _host_and_path(target: str) -> str:
