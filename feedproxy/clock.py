@@ -69,7 +69,7 @@ class SystemClock:
 class AcceleratedClock:
     """A clock that begins at `start` and runs `speed` times as fast as the machine's clock."""
 
-    def __init__(self, start: Instant, speed: float = 1.0) -> None:
+    def __init__(self, start: Instant, speed: float) -> None:
         self._start = start
         self._speed = speed
         self._monotonic_start = time.monotonic()

@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     return 1 if failing_scores or (args.min and not graded.scores) else 0
 
 
-def print_scores(graded: Any, form: str, output: str = "", failures: tuple[str, ...] = ()) -> None:
+def print_scores(graded: Any, form: str, output: str, failures: tuple[str, ...] = ()) -> None:
     """Print scores in the format `form`, or write them to the file `output`. `failures` are the unmet requirements of a
     test plan, which only the format `junit` reports. Raises UsageError if writing fails."""
     from feedproxy.lab import score_page  # noqa: PLC0415

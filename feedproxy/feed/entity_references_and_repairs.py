@@ -136,7 +136,7 @@ def _join_surrogates(references: bytes) -> bytes:
     return text.encode("ascii", "xmlcharrefreplace")
 
 
-def resolve_references(data: bytes, root: int, check: IsWellFormed = is_well_formed) -> tuple[bytes, bool]:
+def resolve_references(data: bytes, root: int, check: IsWellFormed) -> tuple[bytes, bool]:
     """Return a document in UTF-8 with texts in place of entity references, and True if a reference is an error.
 
     `root` is the offset of the root element. References to unknown entities remain. Two kinds of references are errors:

@@ -153,14 +153,14 @@ class TlsConnection(ClientConnection):
 
     def remove_low_water_mark(self) -> None:
         if self._has_low_water_mark:
-            self._set_option(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+            self._set_option(socket.SOL_SOCKET, socket.SO_RCVLOWAT)
             self._has_low_water_mark = False
 
-    def _set_option(self, level: int, option: int, value: int) -> None:
+    def _set_option(self, level: int, option: int) -> None:
         client_socket = self._borrow_socket()
         try:
             with contextlib.suppress(OSError):
-                client_socket.setsockopt(level, option, value)
+                client_socket.setsockopt(level, option, 1)
         finally:
             client_socket.detach()
 
@@ -174,7 +174,7 @@ class TlsConnection(ClientConnection):
                     self._send_outgoing()
                     # A client's system may delay the request until its Finished is acknowledged (RFC 9293,
                     # section 3.7.4). Acknowledge it at once, because it is read together with the request.
-                    self._set_option(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+                    self._set_option(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
                 else:
                     self.remove_low_water_mark()  # the rest of an incomplete message may be short
         except ssl.SSLError:

@@ -76,9 +76,7 @@ class NumberFault(Fault):
             raise UsageError(f"--fault {self.name}={self.value}: expected a number")
 
 
-def replace_reply(
-    reply: ReplayResponse, status: int, lines: Sequence[tuple[str, str]] = (), body: bytes = b""
-) -> ReplayResponse:
+def replace_reply(reply: ReplayResponse, status: int, lines: Sequence[tuple[str, str]], body: bytes) -> ReplayResponse:
     """Return another response. Its Date, its delays, and the way in which the connection ends are those of `reply`."""
     date = [("Date", value)] if (value := reply.fields.get("date")) else []
     return replace(reply, status=status, fields=Fields([*date, *lines]), body=body, reason=reason_phrase(status))
