@@ -40,7 +40,7 @@ _CASE_MATTERS = (b"HEAD", b"CONNECT")
 take `head` for `HEAD`, although methods are case-sensitive (RFC 9110, section 9.1)."""
 
 
-class RequestHead(Struct, frozen=True):
+class CheckedHead(Struct, frozen=True):
     """The checked head of a request. Fields have their original order and case. Folded lines are joined."""
 
     method: bytes
@@ -60,7 +60,7 @@ class RequestHead(Struct, frozen=True):
         return [start, *(name + b": " + value for name, value in self.fields)]
 
 
-def read_request(lines: Sequence[bytes]) -> RequestHead:
+def read_request(lines: Sequence[bytes]) -> CheckedHead:
     """Return the parsed head of an HTTP/1 request. Raises BadRequest if a line is invalid."""
     parts = lines[0].split(b" ") if lines else []
     if len(parts) != 3:
@@ -84,7 +84,7 @@ def read_request(lines: Sequence[bytes]) -> RequestHead:
         # "If the target URI's path component is empty, the client MUST send "/" as the path within the origin-form" --
         # RFC 9112, section 3.2.1. mitmproxy would take the query for a part of the authority.
         target = match[1] + b"/" + match[2]
-    return RequestHead(method, target, version, tuple(fields))
+    return CheckedHead(method, target, version, tuple(fields))
 
 
 def check_request_line(method: bytes, target: bytes) -> None:

@@ -12,6 +12,7 @@ import time
 
 from feedproxy.clock import Seconds
 from feedproxy.errors import Overload
+from feedproxy.repeated_log_messages import LOG_INTERVAL
 from feedproxy.upstream.upstream_errors import NoNetwork
 
 logger = logging.getLogger(__name__)
@@ -28,8 +29,6 @@ RESOLVER_FAILURES = frozenset({socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_SYS
 
 RECENT_SUCCESS: Seconds = 60
 """The network counts as down after this many seconds without a successful look-up or connection."""
-
-LOG_INTERVAL: Seconds = 60
 
 DESCRIPTORS_RESERVED = 32
 """An exchange with an origin begins only if this many file descriptors remain for the store, the listeners, and the
