@@ -35,7 +35,7 @@ class Health(StrEnum):
     GOOD = "good"
 
 
-class Finding(Struct, frozen=True):
+class HealthFinding(Struct, frozen=True):
     """A problem of the proxy: its level of health, a sentence, and advice for the operator."""
 
     level: Health
@@ -61,19 +61,19 @@ class HealthFacts(Struct, frozen=True):
     """Sentences about problems that other parts of the proxy report."""
 
 
-def examine(facts: HealthFacts) -> list[Finding]:
+def examine(facts: HealthFacts) -> list[HealthFinding]:
     """Return the findings, the worst first."""
     findings = [*_listener_findings(facts), *_store(facts), *_fetch_findings(facts)]
-    findings += [Finding(Health.DEGRADED, problem, "See the log for details.") for problem in facts.problems]
+    findings += [HealthFinding(Health.DEGRADED, problem, "See the log for details.") for problem in facts.problems]
     return sorted(findings, key=lambda finding: list(Health).index(finding.level))
 
 
-def verdict(findings: Sequence[Finding]) -> Health:
+def verdict(findings: Sequence[HealthFinding]) -> Health:
     """Return the level of the worst finding, which is the first one. If there are no findings, return GOOD."""
     return findings[0].level if findings else Health.GOOD
 
 
-def headline(findings: Sequence[Finding], feeds: int, troubled: int, failed: int = 0) -> str:
+def headline(findings: Sequence[HealthFinding], feeds: int, troubled: int, failed: int = 0) -> str:
     """Return the headline of the dashboard: `troubled` feeds need attention, and `failed` addresses never returned a
     feed."""
     match verdict(findings):
@@ -92,27 +92,27 @@ def headline(findings: Sequence[Finding], feeds: int, troubled: int, failed: int
     return "Running normally"
 
 
-def _listener_findings(facts: HealthFacts) -> list[Finding]:
+def _listener_findings(facts: HealthFacts) -> list[HealthFinding]:
     if facts.draining:
         message = "The proxy is shutting down: it finishes open requests and refuses new ones."
-        return [Finding(Health.DEGRADED, message, "No action is needed if you have stopped it.")]
+        return [HealthFinding(Health.DEGRADED, message, "No action is needed if you have stopped it.")]
     if not facts.ready:
         message = "The listener for readers is not open: this proxy serves no feed."
         advice = "The log says why. Usually another program uses the port (option listen)."
-        return [Finding(Health.BAD, message, advice)]
+        return [HealthFinding(Health.BAD, message, advice)]
     findings = []
     if facts.silent:
         message = f"{plural(facts.silent, 'worker does', 'workers do')} not answer, of {facts.workers + facts.silent}."
         advice = "A worker that has exited is started again within seconds. If this persists, see the log."
-        findings.append(Finding(Health.DEGRADED, message, advice))
+        findings.append(HealthFinding(Health.DEGRADED, message, advice))
     if facts.connections_max and facts.connections >= CONNECTIONS_HIGH_SHARE * facts.connections_max:
         message = f"{facts.connections:,} of at most {facts.connections_max:,} connections are in use."
         advice = "At the limit, unused connections are closed or new ones refused. Raise max_connections or workers."
-        findings.append(Finding(Health.DEGRADED, message, advice))
+        findings.append(HealthFinding(Health.DEGRADED, message, advice))
     return findings
 
 
-def _store(facts: HealthFacts) -> list[Finding]:
+def _store(facts: HealthFacts) -> list[HealthFinding]:
     findings, usage = [], facts.usage
     if failures := facts.recent.store_failures:
         message = f"The store has failed {plural(failures, 'time', 'times')} in the last hour or two."
@@ -120,31 +120,33 @@ def _store(facts: HealthFacts) -> list[Finding]:
             "Readers are served, but copies may be lost at a restart, and notifications may be late. Look at the disk "
             "and at the log."
         )
-        findings.append(Finding(Health.BAD, message, advice))
+        findings.append(HealthFinding(Health.BAD, message, advice))
     if facts.unwritten:
         verb = "waits" if facts.unwritten == 1 else "wait"
         message = f"{plural(facts.unwritten, 'value', 'values')} {verb} to be written to the disk of the store."
         advice = "feedproxy tries again every minute. A restart loses these values while the disk cannot be written."
-        findings.append(Finding(Health.DEGRADED, message, advice))
+        findings.append(HealthFinding(Health.DEGRADED, message, advice))
     if usage.free is None or usage.total is None:
         return findings
     message = f"The disk of the store has {size(usage.free)} left of {size(usage.total)}."
     advice = f"Make room on the disk of {usage.folder}, or lower store_max."
     if usage.free < DISK_FULL_BYTES:
-        findings.append(Finding(Health.BAD, message, advice))
+        findings.append(HealthFinding(Health.BAD, message, advice))
     elif usage.free < min(usage.growth, max(DISK_LOW_BYTES, DISK_LOW_SHARE * usage.total)):
         future = f" The store may grow by another {size(usage.growth)}."
-        findings.append(Finding(Health.DEGRADED, message + future, advice))
+        findings.append(HealthFinding(Health.DEGRADED, message + future, advice))
     return findings
 
 
-def _fetch_findings(facts: HealthFacts) -> list[Finding]:
+def _fetch_findings(facts: HealthFacts) -> list[HealthFinding]:
     findings, recent = [], facts.recent
     if recent.errors:
         message = f"feedproxy itself failed at {plural(recent.errors, 'request', 'requests')} in the last hour or two."
-        findings.append(Finding(Health.BAD, message, "This is a bug in feedproxy. Please report it with the log."))
+        findings.append(
+            HealthFinding(Health.BAD, message, "This is a bug in feedproxy. Please report it with the log.")
+        )
     if recent.failures >= FAILURES_MIN and recent.failures > FAILING_SHARE * recent.fetches:
         message = f"{recent.failures:,} of {recent.fetches:,} requests to origins failed in the last hour or two."
         advice = "The likely cause is this machine's network or name service, not the publishers."
-        findings.append(Finding(Health.DEGRADED, message, advice))
+        findings.append(HealthFinding(Health.DEGRADED, message, advice))
     return findings
