@@ -36,7 +36,7 @@ def is_well_formed(head: bytes) -> bool:
 
 def finish_response(response: Response, method: str, client: ClientContext, now: Instant) -> Response:
     """Return the response as the client gets it: with Date, Content-Length and, at the gateway, the fields that protect
-    browsers, and without content that must not be sent. If its head has control characters, return an error instead."""
+    browsers, and without content that must not be sent. If the head has control characters, return an error instead."""
     response = _with_framing(response, method)
     if client.entrance is Entrance.GATEWAY and "content-security-policy" not in response.fields:
         response = response.with_fields(apply_entrance_rules(response.fields, client, target="", upstream=""))

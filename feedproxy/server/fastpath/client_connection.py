@@ -133,7 +133,8 @@ class ClientConnection:
 
     def _borrow_socket(self) -> socket.SocketType:
         """Return a socket object with the connection's descriptor, which the caller must detach. With all arguments
-        given, the constructor makes only one system call (getsockname). A wrong address family does no harm here."""
+        given, the constructor makes only one system call (getsockname). The address family can be wrong, but the
+        methods that are used here ignore it."""
         return socket.SocketType(socket.AF_INET, socket.SOCK_STREAM, 0, self.fd)
 
     def send_unsent(self) -> bool:

@@ -121,7 +121,7 @@ def without_collections() -> Iterator[None]:
 
 def freeze_startup_objects() -> None:
     """Exclude all present objects from later garbage collections. From now on, a GcScheduler decides when the oldest
-    generation is collected, and Python collects only the others."""
+    generation is collected, and Python itself collects only the younger generations."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(YOUNG_THRESHOLD, MIDDLE_THRESHOLD, NEVER)

@@ -63,7 +63,7 @@ EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 IN, OUT, HANGUP = select.EPOLLIN, select.EPOLLOUT, select.EPOLLHUP | select.EPOLLERR
 
 type HandOff = Callable[[socket.socket, PeerAddress, bytes], None]
-"""Function that passes mitmproxy a connection, its peer address and the bytes already read."""
+"""Function that hands a connection to mitmproxy, with the peer's address and the bytes already read."""
 
 
 class Listener:
@@ -330,7 +330,7 @@ class Listener:
             self.close_connection(connection)
 
     def hand_off(self, connection: ClientConnection, data: bytes) -> None:
-        """Pass mitmproxy a connection and the bytes already read."""
+        """Hand a connection and the bytes already read to mitmproxy."""
         if self._unregister(connection):
             try:
                 client_socket = connection.detach_socket()

@@ -47,7 +47,7 @@ class WriteBackpressure:
             drain_on_reset(connection.writer)
 
     def add_http2_buffers(self, client: Any, unsent_buffers: Callable[[], tuple[Buffer, ...]]) -> None:
-        """Add the output of a client's HTTP/2 connection that waits for flow control."""
+        """Let `unsent_outputs` include the output that waits for flow control in a client's HTTP/2 connection."""
         if client.id in self._writers:
             self._http2_buffers[client.id] = unsent_buffers
 

@@ -113,7 +113,8 @@ class FlowState:
     """Parent proxy of a streamed request, or None if there is none."""
     usual_path: str = ""
     """The path of the requested endpoint in its usual spelling, without `/-/`, or "" if the request has this spelling.
-    Any other spelling is redirected to it instead of getting a 401, so that a browser asks for the password there."""
+    A request with another spelling gets a redirect to this path instead of a 401, so that a browser asks for the
+    password here."""
 
 
 class FlowHandler:
@@ -416,8 +417,8 @@ class FlowHandler:
         return preview_page(preview, call.client.base, self.app.settings.endpoint_prefix)
 
     def _find_endpoint(self, flow: http.HTTPFlow, state: FlowState, own_path: str) -> None:
-        """Check a request to an endpoint, for `on_request` to answer it when its content has arrived. Raises NotFound,
-        MethodNotAllowed, ContentTooLarge or ContentBudgetExceeded if it is refused."""
+        """Check a request to an endpoint, which `on_request` answers after its content has arrived. Raises NotFound,
+        MethodNotAllowed, ContentTooLarge or ContentBudgetExceeded if the request is refused."""
         prefix, request = self.app.settings.endpoint_prefix, _request_without_target(flow)
         path, _, query = own_path.removeprefix(prefix).partition("?")
         endpoint = self.app.endpoints.find(path)
@@ -484,7 +485,7 @@ class FlowHandler:
 
     def _with_credentials(self, state: FlowState) -> Request:
         """Return the request to stream upstream. A GET or HEAD gets the operator's credential for the target and user,
-        unless this is a query parameter: the addresses of streamed requests are logged and recorded."""
+        unless the credential is a query parameter: the addresses of streamed requests are logged and recorded."""
         assert state.routed_request is not None
         request, credentials = state.routed_request.request, self.app.parts.access_control.origin_credentials
         key = credentials.key_for(request.target, state.client.user)
