@@ -243,8 +243,8 @@ class CacheAdmin:
         self.coordinator.discard(partial(eq, target)) if target else self.coordinator.invalidate(lambda _: True)
 
     async def clear_relocation(self, target: str) -> bool:
-        """Delete the record that a feed has moved or has ended (Relocation), so that it can be fetched again even after
-        a 410. Return True if there was a record."""
+        """Delete the record that a feed has moved or has ended (Relocation), so that the feed can be fetched again even
+        after a 410. Return True if there was a record."""
         resources = map(self.store.get_latest, self._stored_forms(target))
         relocated = [resource for resource in resources if resource is not None and resource.relocation is not None]
         for resource in relocated:

@@ -1,4 +1,4 @@
-"""The stored responses of other machines of a fleet, as the proxy uses them."""
+"""Access of the proxy to the stored responses of other machines of a fleet."""
 
 from collections.abc import AsyncIterator
 from typing import Protocol

@@ -84,7 +84,7 @@ def precondition_failed(fields: Fields) -> Response:
 
 def _fields_of_refusal(fields: Fields) -> Fields:
     """Return the fields of a 412 or 416 in place of a representation with these fields. With a lifetime, a cache in
-    front could send it to clients without conditions (RFC 9111, section 3)."""
+    front of feedproxy could send this response to clients without conditions (RFC 9111, section 3)."""
     about_content = ("content-type", "content-encoding", *DIGESTS, *OF_ONE_MESSAGE)
     fields = without_targeted(fields).without("expires", *about_content)
     return fields.with_field("Cache-Control", "no-store").with_field("Content-Length", "0")

@@ -185,7 +185,7 @@ class Conversions:
 
     def _target(self, address: str, client: ClientContext) -> str:
         """Return the target that `address` names: the part of a path after `/-/as/FORMAT/`, with the query. In reverse
-        mode, raises Forbidden if it is outside the upstream."""
+        mode, raises Forbidden if the target is outside the upstream."""
         if client.entrance is not Entrance.REVERSE:
             return _gateway_target(address, client.base, self.settings_for("").endpoint_prefix)
         upstream = self.settings_for("").upstream.rstrip("/")

@@ -43,7 +43,7 @@ class Dictionaries:
         settings: Settings,
     ) -> ProxyResponse:
         """Return the response as `dcz` if the client accepts it and names a stored dictionary, if `dcz` is smaller, and
-        if `is_offered` and `may_encode` permit it. Otherwise return it unchanged."""
+        if `is_offered` and `may_encode` permit it. Otherwise return the response unchanged."""
         coded, stored = response.response, response.stored
         if coded.status != 200 or "available-dictionary" not in request.fields or "range" in request.fields:
             return response
@@ -108,8 +108,8 @@ def is_offered(stored: StoredResponse, resource: Resource, client: ClientContext
 
 
 def may_encode(request: Fields, response: Fields) -> bool:
-    """Return True if a dictionary may be used for this request (RFC 9842, section 9.3.3, "Server Responsibility").
-    Otherwise the size of the response could tell a web page about content of another origin."""
+    """Return True if a dictionary may be used for this request (RFC 9842, section 9.3.3, "Server Responsibility"). The
+    size of a `dcz` response could tell a web page about content of another origin that the page must not read."""
     if request.get("sec-fetch-site") in (None, "same-origin"):
         return True
     mode = request.get("sec-fetch-mode")

@@ -142,7 +142,7 @@ def _make_delta(
     body: bytes, declared: str | None, versions: Sequence[DeltaBase], name: str, level: int, size: int
 ) -> bytes | None:
     """Return the delta from the earlier `versions` to `body`, in the content coding `name`, or None if no delta is
-    possible or smaller than `size` bytes. `declared` is the Content-Type of `body`."""
+    possible, or if the delta is not smaller than `size` bytes. `declared` is the Content-Type of `body`."""
     channel = read(body, declared)
     if channel is None:
         return None
