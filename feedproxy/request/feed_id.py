@@ -14,6 +14,7 @@ def surrogate_key(target: str) -> str:
 def feed_id(target: str, installation: str = "") -> str:
     """Return a hexadecimal identifier of a target, for the operator's pages and for feed-id in User-Agent.
 
-    For feed-id, it also depends on `installation`, so that an origin adds the subscriber counts of two feedproxies.
+    For feed-id, the identifier also depends on `installation`, so that an origin adds the subscriber counts of two
+    feedproxies.
     """
     return hashlib.blake2b(target.encode(), digest_size=8, key=installation.encode()).hexdigest()

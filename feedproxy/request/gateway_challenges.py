@@ -52,7 +52,7 @@ def has_only_unusable_challenges(status: int, fields: Fields, client: ClientCont
 
 def unusable_challenge_response(request: Request, status: CacheStatus) -> Response:
     """Return an error response in place of a 401 with challenges that no client can answer through the gateway. A 401
-    must have one that clients can answer (RFC 9110, section 15.5.2)."""
+    must have a challenge that clients can answer (RFC 9110, section 15.5.2)."""
     reason = (
         f"{uri.origin_of(request.target)} accepts only Digest, NTLM or Negotiate authentication, which cannot work "
         "through the gateway: use feedproxy as explicit proxy for this feed"

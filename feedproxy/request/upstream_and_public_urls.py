@@ -115,8 +115,8 @@ def rewrite_location(
 
 
 def rewrite_link(reference: str, client: ClientContext, *, target: str, upstream: str, content_target: str = "") -> str:
-    """Return the reference of a Link with the meaning that it has at the origin: in the gateway the absolute address at
-    the origin, in reverse mode the result of `rewrite_location`. The arguments are those of `rewrite_location`."""
+    """Return the reference of a Link in a form that means the same for the client: an absolute address at the origin in
+    the gateway, and the result of `rewrite_location` in reverse mode. The arguments are those of `rewrite_location`."""
     if client.entrance is not Entrance.GATEWAY:
         return rewrite_location(reference, client, target=target, upstream=upstream, content_target=content_target)
     if uri.is_absolute(reference):
