@@ -199,7 +199,7 @@ class AdminActions:
 
     async def _parse_target(self, request: web.Request) -> tuple[str, str]:
         """Return the target and the pattern that a request names. One of them is "". `url` and `id` (the identifier of
-        a stored feed) name a target, and `pattern` many.
+        a stored feed) name a target, and `pattern` names many targets.
 
         Raises BadTarget for an invalid target, NotFound for an unknown id, and InvalidForm for other invalid
         parameters.
