@@ -14,7 +14,7 @@ _RANDOM_VALUE = re.compile(r"\d{9,14}|0\.\d{6,}|[0-9a-f]{8,}", re.IGNORECASE)
 
 def strip_cache_busters(target: str, at: Instant) -> str:
     """Return the target without query parameters that defeat caches or track how the client found the link. A parameter
-    with about the time of the request (`at`) as its value defeats caches, too."""
+    with the approximate time of the request (`at`) as its value defeats caches, too."""
     if "?" not in target or not (parts := urlsplit(target)).query:
         return target
     parameters = [parameter for parameter in parts.query.split("&") if not _is_cache_buster(parameter, at)]

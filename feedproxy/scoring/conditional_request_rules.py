@@ -174,8 +174,8 @@ def _evaluate_date(poll: Poll, state: ReaderState) -> Verdict:
 
 
 def _sent_tags(poll: Poll) -> tuple[str, ...]:
-    """Return the tags of If-None-Match as text, after the whole value of the field. Servers also issue tags that cannot
-    be parsed, and readers must return them unchanged."""
+    """Return the whole value of If-None-Match, followed by its tags as text. Servers also issue tags that cannot be
+    parsed, and readers must return them unchanged."""
     value = (poll.fields.combined("if-none-match") or "").strip()
     if not value:
         return ()

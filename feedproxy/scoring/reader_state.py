@@ -135,8 +135,8 @@ class ReaderState:
     """The facts from earlier requests that the evaluators use. `learn` updates them after each evaluated request."""
 
     partial: bool = False
-    """True if other workers answer requests of the same reader. A request is then no violation if an answer of another
-    worker can explain it."""
+    """True if other workers answer requests of the same reader. A request that an answer of another worker can explain
+    is then no violation."""
     stored: Validators = NO_VALIDATORS
     """Validators of the last complete answer."""
     confirmed: Validators = NO_VALIDATORS
@@ -229,8 +229,8 @@ class ReaderState:
         return self.redirect_target in self.chain
 
     def is_new_address(self, target: str) -> bool:
-        """Return True if a redirect has led the reader to `target`, and no answer of `target` has had validators yet
-        that the reader could send."""
+        """Return True if a redirect has led the reader to `target`, and no answer of `target` has had validators yet,
+        so that the reader has none to send."""
         is_redirect_target = target in self.temporary or any(
             move.location == target for move in self.permanent.values()
         )
