@@ -276,14 +276,14 @@ def _is_cached(entry: Any) -> bool:
 
 
 def _is_blocked(entry: Any) -> bool:
-    """Return True if a browser blocked a request, or if it failed before there was a connection. Chrome then states
-    status 0 and an empty address of the server. Other tools state no address of the server."""
+    """Return True if a browser blocked a request, or if the request failed before there was a connection. Chrome then
+    states status 0 and an empty address of the server. Other tools state no address of the server."""
     return not _member(entry, "response.status", float, 0.0) and entry.get("serverIPAddress") == ""
 
 
 def _body_size(response: Any, content: bytes) -> int:
-    """Return the size of a response's content on the wire, in bytes. If HAR states that it is unknown (-1), return the
-    size of the decoded content, minus the bytes that compression saved."""
+    """Return the size of a response's content on the wire, in bytes. If HAR states that the size is unknown (-1),
+    return the size of the decoded content, minus the bytes that compression saved."""
     if (size := _member(response, "bodySize", float, -1.0)) >= 0:
         return int(size)
     decoded = _member(response, "content.size", float, 0.0) or len(content)

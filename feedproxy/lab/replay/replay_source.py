@@ -60,7 +60,7 @@ def make_replay(
 
 
 def feed_table(world: ReplayWorld) -> Iterator[tuple[str, Timeline]]:
-    """Yield each feed once. A feed with several addresses has its first address."""
+    """Yield each feed once, under its first address."""
     listed: set[int] = set()
     for name, feed in {**world.targets, **world.paths}.items():
         if id(feed) not in listed:
