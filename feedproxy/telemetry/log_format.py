@@ -72,8 +72,8 @@ class CombinedLines(LineFormatter):
 
 
 class JsonLines(logging.Formatter):
-    """Formatter that writes every line as a JSON object. Access lines are JSON objects already. Any other has `time`,
-    `level`, and the members of the record's `fields`, or `message` if the record has none."""
+    """Formatter that writes every line as a JSON object. Access lines are JSON objects already. Any other line has
+    `time`, `level`, and the members of the record's `fields` or, if there are none, `message`."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
