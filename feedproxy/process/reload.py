@@ -116,8 +116,8 @@ async def _read_in_thread(
 
 
 def read_again(plan: ServePlan, specs: Mapping[str, OptionSpec], rules: Rules) -> LoadedOptions:
-    """Return the options of all sources for a reload. Raises UsageError if the configuration is invalid, also if only
-    a start would use the invalid options.
+    """Return the options of all sources for a reload. Raises UsageError if the configuration is invalid, even in
+    options that only a start would use.
 
     A pipe is refused, because it can be read only once. An empty file is refused if the rules in force (`rules`)
     protect feeds, because an editor might be writing the file.
