@@ -1,5 +1,5 @@
-"""Checks of the texts in options: the value of a text option, and each item of a list. The UsageError that a check
-raises states the option, what was expected and, unless it might be a secret, the value."""
+"""Checks of the texts in options: the value of a text option, and each item of a list. A check raises UsageError, with
+the option, what was expected and, unless the value might be a secret, the value."""
 
 import ipaddress
 import re
