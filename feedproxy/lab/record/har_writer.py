@@ -90,8 +90,7 @@ class HarWriter:
         return digest in self._written_digests
 
     def close(self, until: Instant = 0.0) -> None:
-        """For each file, the digests of at most this many contents are remembered, in about 20 MB. At the limit, all
-        are forgotten, and contents are written again."""
+        """Close the file, and write `until` as the end of the recording unless it is 0. May be called again."""
         if self._file >= 0:
             if until:
                 self._write_end(until)
