@@ -115,7 +115,7 @@ class NotificationAddon[Part](Addon):
 def _parse_deferred(deferred: dict[str, Any], name: str) -> None:
     """Parse an option's value that mitmdump read before the option was declared.
 
-    An invalid value is logged as an error, which ends mitmdump at its start. mitmproxy's own parser knows no units.
+    An invalid value is logged as an error, which ends mitmdump at its start. mitmproxy's own parser supports no units.
     After an invalid value, mitmproxy would end the loading of the script without a message, and pass all requests
     without feedproxy.
     """

@@ -2,7 +2,7 @@
 
 mitmproxy's handler gets the socket and the bytes that were read. A connection without TLS returns to the fast path when
 its next request arrives while mitmproxy handles no request of the connection. For the return, the descriptor is
-duplicated: mitmproxy's handler sees the end of its connection, while the client's connection stays open.
+duplicated: the connection of mitmproxy's handler ends, while the client's connection stays open.
 """
 
 import asyncio

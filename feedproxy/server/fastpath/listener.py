@@ -294,7 +294,7 @@ class Listener:
             self._update_header_deadline(connection)
 
     def close_connection(self, connection: ClientConnection) -> None:
-        """Close a connection at once. Unsent output is lost."""
+        """Close a connection at once. Unsent output is discarded."""
         if self._unregister(connection):
             connection.close()
             connection.fd = -1

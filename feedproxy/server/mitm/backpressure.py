@@ -93,7 +93,7 @@ class WriteBackpressure:
         return writer is not None and not writer.is_closing()
 
     def abort(self, client: str) -> None:
-        """Close a client's connection at once. Unsent output is lost."""
+        """Close a client's connection at once. Unsent output is discarded."""
         if (writer := self._writers.get(client)) is not None:
             writer.transport.abort()
 
