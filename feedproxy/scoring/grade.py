@@ -3,7 +3,7 @@
 grade = 100 x sum of (weight x share kept) / sum of weights, over the rules that applied, rounded down
 
 A rule counts only if the requests could show whether the reader keeps it. For example, the rule for 410 does not count
-if no answer was a 410. A grade of 100 therefore means that no violation was seen. A grade from a short recording is
+if no answer was a 410. A grade of 100 therefore means that no violation was found. A grade from a short recording is
 less reliable than a grade from a long recording.
 """
 

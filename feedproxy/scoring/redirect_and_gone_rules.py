@@ -121,7 +121,7 @@ def is_left_alone(ended: Instant | None, now: Instant) -> bool:
 
 
 def _is_observable(redirect: Poll, state: ReaderState) -> bool:
-    """Return True if this worker would see a request that follows the redirect."""
+    """Return True if this worker would get a request that follows the redirect."""
     return not state.partial and stays_in_proxy(redirect)
 
 
