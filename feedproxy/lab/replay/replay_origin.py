@@ -35,7 +35,7 @@ GZIP_MIN = 256
 
 class ReplayOrigin:
     """An origin that serves recorded feeds. If `plain` is true, no response contains gateway addresses, even if the
-    request is for one."""
+    request is for a gateway address."""
 
     def __init__(
         self,
