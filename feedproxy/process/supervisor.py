@@ -59,7 +59,7 @@ START_CHECK_INTERVAL: Seconds = 0.01
 STABLE_AFTER: Seconds = 10
 """A worker that exits after at least this many seconds of operation is restarted without a pause."""
 BACK_OFF_FIRST: Seconds = 0.5
-"""The restart after the second exit in a row waits this many seconds. Each further exit doubles the pause."""
+"""A worker is restarted this many seconds after its second exit in a row. Each further exit doubles the pause."""
 BACK_OFF_MAX: Seconds = 30
 SHUTDOWN_GRACE: Seconds = 10
 """A worker is killed this many seconds after the end of `drain_timeout`."""
@@ -393,7 +393,8 @@ class Supervisor:
         return 1
 
     def _end(self) -> int:
-        """End all workers, and kill slow ones. Return 0 if all of them ended as requested, and 1 if not."""
+        """End all workers, and kill those that do not end in time. Return 0 if all of them ended as requested, and 1 if
+        not."""
         self._kill_reader()
         self._stop_listening()
         running = [worker for worker in self._workers if worker.pid]
