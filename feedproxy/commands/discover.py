@@ -31,7 +31,7 @@ def discover(args: argparse.Namespace) -> int:
     """Print the addresses of the feeds that are found. Return 0. Raises FeedproxyError if no feed is found.
 
     With --verify, print only the addresses that are verified to belong to their page. Return 1 if there is an
-    unverified one.
+    unverified address.
     """
     return asyncio.run(_discover(args.source, admin_client.request_settings(args.allow_private), verify=args.verify))
 
