@@ -110,7 +110,7 @@ class App:
         """Listening sockets for clients, from the supervisor or systemd. If empty, the process binds its own."""
         self.admin_sockets: tuple[socket.socket, ...] = ()
         self.terminating = False
-        """True after SIGTERM. Connections that wait are accepted until `draining` is set."""
+        """True after SIGTERM. Connections in the accept queue are still accepted until `draining` is set."""
         self.drain_deadline: Seconds | None = None
         """End of `drain_timeout` by the event loop's clock, or None while the proxy is not shutting down."""
         self.enforces_targets = False
