@@ -41,9 +41,9 @@ def _prefix_errors(option: str) -> Iterator[None]:
 class AccessControl:
     """The users that may read feeds, and the credentials for origins.
 
-    `seed` is a secret of this installation (origin_credentials.py). `nonces` is the folder of used WSSE proofs, which
-    all processes share, or None if this process remembers them alone. The constructor raises UsageError if a file
-    cannot be used.
+    `seed` is a secret of this installation (origin_credentials.py). `nonces` is the folder in which all processes
+    record used WSSE proofs, or None if this process keeps them in memory. The constructor raises UsageError if a
+    configured file is missing or invalid.
     """
 
     def __init__(self, settings: Settings, clock: Clock, seed: bytes, nonces: Path | None = None) -> None:
@@ -69,13 +69,11 @@ class AccessControl:
         `user` with all fields. Otherwise the client's credentials are removed from the fields.
 
         `address` is the client's IP address. `user` is a user that a secret address or a CONNECT has already
-        authenticated, or "". If `proxy` is True, the credentials are expected in Proxy-Authorization, and only Basic is
-        accepted.
+        authenticated, or "". If `proxy` is True, only Basic credentials in Proxy-Authorization are accepted.
 
         Raises AccessDenied if the feed is blocked, if no valid credentials were sent, or if the user may not read the
         feed. Too many wrong passwords from one network, and too many passwords that wait for a check, also raise
-        AccessDenied. Raises BadTarget if the target is ambiguous: origins can interpret it as different feeds, and no
-        user may read all of these feeds.
+        AccessDenied. Raises BadTarget if the target has several interpretations with different permitted users.
         """
         if not readers:
             return user, fields
@@ -122,8 +120,7 @@ class AccessControl:
         return credentials.user if is_correct else ""
 
     def _challenge(self, reason: str, *, proxy: bool) -> AccessDenied:
-        """Return the error that asks the client to authenticate: status 401, or 407 if `proxy` is true (RFC 9110,
-        15.5.2 and 15.5.8)."""
+        """Return the error that asks the client to authenticate, with status 401, or 407 if `proxy` is true."""
         if proxy:
             return AccessDenied(reason, 407, (("Proxy-Authenticate", basic.challenge(self._realm)),))
         challenges = []

@@ -15,7 +15,7 @@ CHECK_INTERVAL: Seconds = 1
 
 
 class ReloadingFile[T]:
-    """The content of a file, parsed by `parse(text, name)`. The file is parsed again after each change.
+    """The content of a file as `parse(text, name)` returns it. `name` is the name of the file.
 
     The constructor raises UsageError if the file cannot be used. If a later version of the file is invalid, a line is
     logged, and the previous content remains in use.
@@ -57,6 +57,6 @@ class ReloadingFile[T]:
 
 
 def significant_lines(text: str) -> list[tuple[int, str]]:
-    """Return the lines with their numbers. Empty lines and comments are left out."""
+    """Return the lines of `text` with their numbers, without empty lines and comments."""
     numbered = enumerate(text.splitlines(), start=1)
     return [(number, line.strip()) for number, line in numbered if line.strip() and not line.lstrip().startswith("#")]

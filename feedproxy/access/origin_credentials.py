@@ -76,10 +76,8 @@ class Credential:
 
 
 class OriginCredentials:
-    """The credentials in a wallet file, reloaded after each change. If `path` is empty, there are no credentials.
-
-    The constructor raises UsageError if the file cannot be used.
-    """
+    """The credentials in a wallet file, reloaded after each change. If `path` is empty, there are no credentials. The
+    constructor raises UsageError if the file cannot be used."""
 
     def __init__(self, path: str, clock: Clock, seed: bytes) -> None:
         self._clock = clock
@@ -102,10 +100,8 @@ class OriginCredentials:
         return next((credential.cache_key(target) for credential in own or shared), target)
 
     def with_cache_key(self, request: Request, user: str) -> Request:
-        """Return the request with its cache key as target (`key_for`).
-
-        If the key names a credential of the operator, the client's own credentials are removed.
-        """
+        """Return the request with its cache key as target (`key_for`). If the key names a credential of the operator,
+        the client's own credentials are removed."""
         key = self.key_for(request.target, user)
         if key == request.target:
             return request
@@ -118,8 +114,8 @@ class OriginCredentials:
     def with_credentials(self, request: Request) -> Request:
         """Return the request with the credential that the fragment of its target names.
 
-        A request for a target without a fragment is returned unchanged. If the credential's pattern excludes the
-        target, the fragment is removed. Raises FetchError if the operator has removed the credential.
+        A request without a fragment is returned unchanged. If the credential is not for this target, the fragment is
+        removed and no credential added. Raises FetchError if the operator has removed the credential.
         """
         target, mark, name = request.target.partition(CREDENTIAL_MARK)
         if not mark:

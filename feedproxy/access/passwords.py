@@ -30,18 +30,13 @@ CHECKS_WAITING_MAX = 32
 further passwords are refused."""
 
 _DUMMY_HASH = bcrypt.hashpw(secrets.token_bytes(16), bcrypt.gensalt(5)).decode("ascii")
-"""The hash with which passwords are compared if the file has no users. The comparison takes as long as for a known
-user.
-
-The cost of the hash is 5, as in hashes of `htpasswd -B`.
-"""
+"""The hash with which passwords are compared if the file has no users. The comparison takes as long as with a hash of
+`htpasswd -B`, which has the cost 5."""
 
 
 def parse_users(text: str, name: str) -> dict[str, str]:
-    """Return the hashes in the text of a password file, by user.
-
-    Raises UsageError if the text is invalid. The error's message has the file's `name` and the line number.
-    """
+    """Return the hashes in the text of a password file, by user. Raises UsageError if the text is invalid. The error's
+    message has the file's `name` and the line number."""
     users: dict[str, str] = {}
     for number, line in significant_lines(text):
         user, colon, hashed = line.partition(":")
@@ -58,11 +53,8 @@ def parse_users(text: str, name: str) -> dict[str, str]:
 
 
 def parse_secrets(text: str, name: str) -> dict[str, str]:
-    """Return the plain passwords in the text of a file for WSSE, by user.
-
-    Raises UsageError if the text is invalid. The error's message has the file's `name` and the line number, and never a
-    password.
-    """
+    """Return the plain passwords in the text of a file for WSSE, by user. Raises UsageError if the text is invalid. The
+    error's message has the file's `name` and the line number, and never a password."""
     passwords: dict[str, str] = {}
     for number, line in significant_lines(text):
         user, colon, secret = line.partition(":")
@@ -83,10 +75,8 @@ class PasswordFile:
         self._waiting = 0
 
     async def verify(self, credentials: BasicCredentials) -> bool | None:
-        """Return True if the password is correct, and False if it is wrong or the user is unknown.
-
-        Return None if too many passwords wait to be checked.
-        """
+        """Return True if the password is correct, and False if it is wrong or the user is unknown. Return None if too
+        many passwords wait to be checked."""
         hashed, now = self._file.value.get(credentials.user), self._clock.now()
         # The hash is included, because the user may get another password by a reload of the file.
         text = f"{credentials.user}\0{credentials.password}\0{hashed}"
@@ -107,11 +97,8 @@ class PasswordFile:
         return True
 
     def _hash_for_unknown(self, user: str) -> str:
-        """Return the hash with which the password of an unknown user is compared.
-
-        It is the hash of some known user, and always the same hash for the same unknown name. The duration of the check
-        then does not reveal whether a name is known.
-        """
+        """Return the hash with which the password of an unknown user is compared: always the same known user's hash for
+        the same name. The duration of the check then does not reveal whether a name is known."""
         hashes = list(self._file.value.values()) or [_DUMMY_HASH]
         chosen = hashlib.blake2b(user.encode(), key=self._key, digest_size=8).digest()
         return hashes[int.from_bytes(chosen) % len(hashes)]

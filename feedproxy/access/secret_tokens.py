@@ -34,7 +34,7 @@ HEADER = (
 
 
 class SecretToken(Struct, frozen=True):
-    """The record of a secret address, without the secret token. `id` names the record in commands."""
+    """The record of a secret address. It lacks the token itself. `id` names the record in commands."""
 
     id: str
     user: str
@@ -48,10 +48,8 @@ def hash_of(token: str) -> str:
 
 
 def parse_tokens(text: str, name: str) -> dict[str, SecretToken]:
-    """Return the records in the text of a file, by the hash of the token.
-
-    Raises UsageError if the text is invalid. The error's message has the file's `name` and the line number.
-    """
+    """Return the records in the text of a file, by the hash of the token. Raises UsageError if the text is invalid. The
+    error's message has the file's `name` and the line number."""
     tokens: dict[str, SecretToken] = {}
     for number, line in significant_lines(text):
         parts = line.split()
@@ -66,7 +64,8 @@ def parse_tokens(text: str, name: str) -> dict[str, SecretToken]:
 
 
 class TokenFile:
-    """The records of a file, reloaded after each change. The constructor raises UsageError if the file is invalid."""
+    """The records of a token file, reloaded after each change. The constructor raises UsageError if the file is
+    invalid."""
 
     def __init__(self, path: str, clock: Clock) -> None:
         self._file: ReloadingFile[dict[str, SecretToken]] = ReloadingFile(path, parse_tokens, clock)
@@ -78,11 +77,8 @@ class TokenFile:
 
 
 def issue(path: Path, user: str, pattern: str) -> tuple[SecretToken, str]:
-    """Write the record of a new token to the file, and return the record and the token. Raises UsageError if the file
-    is invalid or cannot be used.
-
-    The token itself is not stored.
-    """
+    """Write the record of a new token to the file. Return the record and the token, which is not stored. Raises
+    UsageError if the file is invalid or cannot be used."""
     if not user or any(sign.isspace() for sign in user):
         raise UsageError(f"invalid user name {user!r}: expected a name without spaces")
     try:
@@ -125,10 +121,7 @@ def list_tokens(path: Path) -> list[SecretToken]:
 @contextlib.contextmanager
 def _locked_folder(path: Path) -> Iterator[None]:
     """Lock the folder of a file while a command changes the file, if the file system supports locks. Raises UsageError
-    if the folder cannot be opened.
-
-    The file itself cannot be locked, because each change replaces it.
-    """
+    if the folder cannot be opened. The file itself cannot be locked, because each change replaces it."""
     try:
         descriptor = os.open(path.resolve().parent, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
@@ -142,11 +135,10 @@ def _locked_folder(path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, tokens: Iterable[SecretToken]) -> None:
-    """Replace the file atomically. The new file has the owner and mode of the old file. Raises UsageError if the file
-    cannot be written.
+    """Replace the file atomically, with the owner and mode of the old file. Raises UsageError if the file cannot be
+    written.
 
-    If the new file had another owner, the proxy might be unable to read it. The proxy would then continue to use the
-    content of the old file, and accept revoked tokens.
+    With another owner, the proxy might be unable to read the new file. It would then continue to accept revoked tokens.
     """
     written = "".join(f"{token.id} {token.user} {token.pattern.text} {token.hashed}\n" for token in tokens)
     try:

@@ -1,8 +1,8 @@
 """WSSE UsernameToken, from the early days of Atom: a proof that the client knows a password, without sending it.
 
-`digest = base64(sha1(nonce + created + password))`. Some clients use the raw SHA-1 sum, others the hexadecimal sum.
-Some use the nonce as sent, others the decoded nonce. All four forms are accepted. A proof is valid once, and only near
-the time at which it was made.
+The client sends `digest = base64(sha1(nonce + created + password))`. Some clients use the raw SHA-1 sum, others the
+hexadecimal sum. Some use the nonce as sent, others the decoded nonce. All four forms are accepted. A proof is valid
+once, and only near the time at which it was made.
 """
 
 import base64
@@ -65,11 +65,8 @@ def created_at(token: UsernameToken) -> Instant | None:
 
 
 def _sums(nonce: str, created: str, password: str) -> list[tuple[bytes, str]]:
-    """Return pairs of a SHA-1 sum and an accepted digest, which encodes this sum.
-
-    The digests are those of the raw and the hexadecimal sum, with the nonce as sent and, if it is Base64, decoded.
-    `created` is the text of Created.
-    """
+    """Return the accepted digests, each after the SHA-1 sum that it encodes. The digests are those of the raw and the
+    hexadecimal sum, with the nonce as sent and, if it is Base64, decoded. `created` is the text of Created."""
     nonces = [nonce.encode()]
     with contextlib.suppress(ValueError):
         decoded = base64.b64decode(nonce, validate=True)
@@ -89,19 +86,15 @@ class WsseVerifier:
     """Verifier of WSSE tokens. Each token is accepted once."""
 
     def __init__(self, *, proofs_max: int = PROOFS_MAX, shared: NonceFolder | None = None) -> None:
-        """Create a verifier that remembers at most `proofs_max` unexpired proofs.
-
-        `shared` contains the proofs that all processes have accepted, or is None in a single process.
-        """
+        """Create a verifier that remembers at most `proofs_max` unexpired proofs. `shared` contains the proofs that all
+        processes have accepted. It is None for a single process."""
         self._shared = shared
         self._proofs_max = proofs_max
         self._used_proofs: OrderedDict[bytes, Instant] = OrderedDict()
 
     def verify(self, token: UsernameToken, passwords: Mapping[str, str], now: Instant) -> bool:
-        """Return True if the token proves its user's password, is recent, and was not used before.
-
-        `passwords` contains the plain passwords by user. An accepted token is recorded, and is not accepted again.
-        """
+        """Return True if the token proves its user's password, is recent, and was not used before. `passwords` contains
+        the plain passwords by user. An accepted token is recorded, and is not accepted again."""
         password = passwords.get(token.user)
         # The check takes the same time for unknown users as for known users.
         accepted_sums = _sums(token.nonce, token.created, password if password is not None else secrets.token_hex(8))

@@ -1,6 +1,6 @@
 """Storage of used WSSE proofs in a folder that all workers share, and that survives a restart.
 
-A proof is the SHA-1 sum in a token (wsse.py). A record is kept until the token expires.
+A proof is the SHA-1 sum in a token (wsse.py). Its record is kept until the token expires.
 """
 
 import contextlib
@@ -20,11 +20,8 @@ CLEANUP_INTERVAL: Seconds = 60
 
 
 class NonceFolder:
-    """A folder with an empty file for each used proof.
-
-    The file's name is the SHA-256 hash of the proof. The file's modification time is the time at which the record
-    expires.
-    """
+    """A folder with an empty file for each used proof. The file's name is the SHA-256 hash of the proof, and its
+    modification time the time at which the record expires."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -32,10 +29,8 @@ class NonceFolder:
         self._failed = False
 
     def claim(self, proof: bytes, until: Instant, now: Instant) -> bool:
-        """Record a proof as used until the instant `until`, and return True. Return False if it was recorded before.
-
-        If the folder cannot be used, the result is True: the process then relies on the proofs in its own memory.
-        """
+        """Record a proof as used until the instant `until`, and return True. Return False if it was recorded before. If
+        the folder cannot be used, the result is True: the process then relies on the proofs in its own memory."""
         name = hashlib.sha256(proof).hexdigest()
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)

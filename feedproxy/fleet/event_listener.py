@@ -25,10 +25,8 @@ MISSED_MAX = 3
 
 
 class EventListener:
-    """A subscription to events. `on_event` is called with each event of other machines, in order.
-
-    `on_events_lost` is called at the start, and after each gap in the events that the log does not cover.
-    """
+    """A subscription to events. `on_event` is called with each event of other machines, in order. `on_events_lost` is
+    called at the start, and whenever the log lacks missed events."""
 
     def __init__(
         self,
@@ -56,8 +54,8 @@ class EventListener:
         await cancel(self._task)
 
     async def catch_up(self) -> None:
-        """Read the missed events from the log, and apply them. Raises RedisUnavailable or RedisRefused if Redis does
-        not answer, or answers with an error."""
+        """Read the missed events from the log, and apply them. Raises RedisUnavailable or RedisRefused if Redis
+        fails."""
         async with self._lock:
             if self.last_number is None:
                 # Later events have higher numbers than this one, and the comparison finds earlier changes.
@@ -77,10 +75,8 @@ class EventListener:
                 await self._apply_numbered(event)
 
     async def check(self) -> None:
-        """Ask Redis for the number of the last event. If events were missed, apply them.
-
-        Raises RedisUnavailable or RedisRefused if Redis does not answer, or answers with an error.
-        """
+        """Ask Redis for the number of the last event. If events were missed, apply them. Raises RedisUnavailable or
+        RedisRefused if Redis fails."""
         last_number = self.last_number
         # An event that arrives during the request is not missed.
         if last_number is None or (

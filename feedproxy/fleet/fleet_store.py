@@ -64,11 +64,8 @@ class FleetStore(PermittedStore):
         return self._coordination
 
     async def put(self, resource: Resource, precondition: Precondition | None = None) -> None:
-        """Store a resource here, and send it to the other machines.
-
-        The stored resource gets a higher fencing token than the resource that it replaces. If `precondition` returns
-        False when the resource is written, nothing is stored or sent.
-        """
+        """Store a resource here, and send it to the other machines. It gets a higher fencing token than the resource
+        that it replaces. If `precondition` returns False when the resource is written, nothing is stored or sent."""
         target, token = resource.target, self.coordination.token(resource.target)
         # Without a lease, the time of the fetch is the token.
         fetched_token = token or self.redis_operations.token_at(resource.fetched)
@@ -90,7 +87,8 @@ class FleetStore(PermittedStore):
         return self.shared_state.get(name) or await self.local.read_state(name)
 
     async def flush(self) -> None:
-        """Wait until all resources are written here, and then at most FLUSH_TIMEOUT seconds until Redis has them."""
+        """Wait until all resources are stored on this machine. Then wait at most FLUSH_TIMEOUT seconds until Redis has
+        them."""
         await self.local.flush()
         await self.redis_queue.flush(FLUSH_TIMEOUT)
 
@@ -165,11 +163,8 @@ class FleetStore(PermittedStore):
         return True
 
     async def drop(self, target: str, version: int) -> None:
-        """Delete a copy that another machine has purged. The other machines get no event.
-
-        `version` is the version of the purge. A later copy stays: another worker can have fetched or received it
-        meanwhile.
-        """
+        """Delete a copy that another machine has purged. The other machines get no event. `version` is the version of
+        the purge. A later copy stays: another worker can have fetched or received it meanwhile."""
         self.coordination.local.invalidate(target)
         await self.local.delete(target, version)
         self._events.updated_by_peer.emit(target)

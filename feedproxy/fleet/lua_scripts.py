@@ -1,8 +1,8 @@
 """Lua scripts. Redis executes each script as one step. Executing a script twice does no harm.
 
-The version of a copy is its fencing token. Each new token or event number is at least Redis's Unix time in
-microseconds. A Redis that has lost its data therefore continues with higher numbers. Lua's numbers are exact up to
-2**53.
+The version of a copy is its fencing token. The *caller's version* is the version of the copy on the calling machine.
+Each new token or event number is at least Redis's Unix time in microseconds. A Redis that has lost its data therefore
+continues with higher numbers. Lua's numbers are exact up to 2**53.
 """
 
 import hashlib
@@ -54,9 +54,7 @@ if version <= tonumber(ARGV[1]) then return {string.format('%.0f', version), fal
 return {string.format('%.0f', version), redis.call('HGET', KEYS[1], 'd')}
 """)
 """Return the stored version of a copy. If it is later than the caller's, also return the copy, or false after a purge.
-
-KEYS: copy. ARGV: caller's version.
-"""
+KEYS: copy. ARGV: caller's version."""
 
 ACQUIRE_LEASE = Script(
     _NUMBERS
@@ -84,20 +82,16 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return 1
 """)
-"""Renew a lease. Return 1 if the lease still has the caller's token, else 0.
-
-KEYS: lease. ARGV: caller's token, duration of the lease in milliseconds.
-"""
+"""Renew a lease. Return 1 if the lease still has the caller's token, or 0 if not. KEYS: lease. ARGV: caller's token,
+duration of the lease in milliseconds."""
 
 RELEASE_LEASE = Script("""
 if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end
 redis.call('PUBLISH', ARGV[2], ARGV[3])
 return 1
 """)
-"""Release a lease unless another machine has acquired it. Publish the message in both cases.
-
-KEYS: lease. ARGV: token, channel, message.
-"""
+"""Release a lease unless another machine has acquired it. Publish the message in both cases. KEYS: lease. ARGV: token,
+channel, message."""
 
 PUT_COPY = Script(
     _NUMBERS
@@ -143,10 +137,10 @@ publish(KEYS[3], KEYS[4], ARGV[3], ARGV[4], version, ARGV[5])
 return text(version)
 """
 )
-"""Delete a copy, and keep the version of the purge, so that copies of earlier fetches are refused. Return this version,
-or 0 if the copy stays.
+"""Delete a copy, and keep the version of the purge, so that copies of earlier fetches are refused. Return this version.
+If the copy was fetched after the purge was requested, keep the copy and return 0.
 
-KEYS: copy, fencing counter, sequence, log. ARGV: age of the purge in microseconds (0 deletes every copy),
+KEYS: copy, fencing counter, sequence, log. ARGV: microseconds since the purge was requested (0 deletes every copy),
 lifetime of the version in milliseconds, channel, length of the log, message, version of a purge that is sent again or
 0.
 """
@@ -161,10 +155,8 @@ publish(KEYS[3], KEYS[4], ARGV[1], ARGV[2], token, ARGV[3])
 return text(token)
 """
 )
-"""Make Redis refuse the copies of all fetches that are in progress.
-
-KEYS: barrier, fencing counter, sequence, log. ARGV: channel, length of the log, message.
-"""
+"""Make Redis refuse the copies of all fetches that are in progress. KEYS: barrier, fencing counter, sequence, log.
+ARGV: channel, length of the log, message."""
 
 PUBLISH = Script(
     _NUMBERS
@@ -173,10 +165,8 @@ PUBLISH = Script(
 return text(publish(KEYS[1], KEYS[2], ARGV[1], ARGV[2], 0, ARGV[3]))
 """
 )
-"""Publish an event and append it to the log. Return its number.
-
-KEYS: sequence, log. ARGV: channel, length of the log, message.
-"""
+"""Publish an event and append it to the log. Return its number. KEYS: sequence, log. ARGV: channel, length of the log,
+message."""
 
 PUBLISH_UNLOGGED = Script("return redis.call('PUBLISH', ARGV[1], ARGV[2])")
 """Publish an event that can be lost. ARGV: channel, message."""
@@ -185,10 +175,8 @@ EVENTS_SINCE = Script("""
 local now = redis.call('GET', KEYS[1]) or '0'
 return {now, redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[1], '+inf')}
 """)
-"""Return the last event number, and all events after the given number.
-
-KEYS: sequence, log. ARGV: the given number.
-"""
+"""Return the number of the last event, and all events after the given number. KEYS: sequence, log. ARGV: given
+number."""
 
 LAST_EVENT_NUMBER = Script(
     _NUMBERS
@@ -206,10 +194,7 @@ if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end
 return redis.call('GET', KEYS[1]) == ARGV[1] and 1 or 0
 """)
 """Claim the deliveries of a change for a machine. Return 1 if the machine has the claim, or 0 if another machine has
-it.
-
-KEYS: claim. ARGV: machine, lifetime of the claim in milliseconds.
-"""
+it. KEYS: claim. ARGV: machine, lifetime of the claim in milliseconds."""
 
 SCAN_COPIES = Script("""
 local found = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', 500)
@@ -258,20 +243,16 @@ for number = math.floor(tonumber(ARGV[1]) / width), math.floor(tonumber(ARGV[2])
 end
 return redis.call('PFCOUNT', unpack(names))
 """)
-"""Return the number of readers of a feed.
-
-KEYS: readers. ARGV: beginning of the window, end of the window, and length of each of its parts, in milliseconds.
-"""
+"""Return the number of readers of a feed. KEYS: readers. ARGV: beginning of the window, end of the window, and length
+of each of its parts, in milliseconds."""
 
 RECORD_CLAIM = Script("""
 redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
 redis.call('PEXPIRE', KEYS[1], ARGV[3])
 return 1
 """)
-"""Record the number of subscribers that a service claims for a feed.
-
-KEYS: claims. ARGV: service with feed id and machine, number with instant, lifetime of the key in milliseconds.
-"""
+"""Record the number of subscribers that a service claims for a feed. KEYS: claims. ARGV: service with feed id and
+machine, number with instant, lifetime of the key in milliseconds."""
 
 GET_CLAIMS = Script("return redis.call('HGETALL', KEYS[1])")
 """Return all claims for a feed. KEYS: claims."""
@@ -282,10 +263,8 @@ if id then return id end
 redis.call('SET', KEYS[1], ARGV[1])
 return ARGV[1]
 """)
-"""Return the identifier of the data in Redis. New data without an identifier gets the proposed one.
-
-KEYS: data id. ARGV: proposed identifier.
-"""
+"""Return the identifier of the data in Redis. New data without an identifier gets the proposed one. KEYS: data id.
+ARGV: proposed identifier."""
 
 RESTORE_STATE = Script("""
 for at = 1, #ARGV, 2 do redis.call('HSETNX', KEYS[1], ARGV[at], ARGV[at + 1]) end

@@ -27,10 +27,8 @@ machine is probably ahead."""
 
 @dataclass(slots=True)
 class _Lease:
-    """A lease of this process. `holders` is the number of fetches in progress under the lease.
-
-    If the target is invalidated during a fetch, a second fetch begins under the same lease.
-    """
+    """A lease of this process. `holders` is the number of fetches in progress under the lease. If the target is
+    invalidated during a fetch, a second fetch begins under the same lease."""
 
     token: int
     holders: int = 1
@@ -126,10 +124,8 @@ class MachineCoordination:
         return True
 
     def release_lease(self, target: str, *, local: bool = False) -> None:
-        """Release the lease after a fetch with a stored result, and send the result to Redis.
-
-        `local` must have the value that `acquire_lease` got.
-        """
+        """Release the lease after a fetch. Redis gets the release together with the fetched copy. `local` must have the
+        value that `acquire_lease` got."""
         self.local.release_lease(target, local=local)
         lease = None if local else self._leases.get(target)
         if lease is not None:
@@ -142,10 +138,8 @@ class MachineCoordination:
         self.local.abandon_lease(target)
 
     def completion_count(self, target: str) -> int:
-        """Return a number that changes with each completed fetch of the target on this machine.
-
-        A fetch of another machine counts if this process waits for the fetch, or stores the fetched copy.
-        """
+        """Return a number that changes with each completed fetch of the target. Another machine's fetch counts if this
+        process waited for it, or has stored its copy."""
         return self.local.completion_count(target) + self._completion_counts[counter_of(target)]
 
     def on_peer_slot(self, site: str, slot: Instant, now: Instant) -> None:
@@ -158,14 +152,13 @@ class MachineCoordination:
         self.sites.pause_for_peer(site, min(until, now + PEER_INSTANT_MAX))
 
     def on_peer_completed(self, target: str) -> None:
-        """Wake requests that wait for another machine's fetch."""
+        """Let the requests continue that wait for another machine's fetch of the target."""
         if (waiting := self._waiting.get(target)) is not None:
             self._completion_counts[counter_of(target)] += 1
             waiting.set()
 
     async def renew(self) -> None:
-        """Renew the leases of fetches in progress. Raises RedisUnavailable or RedisRefused if Redis does not answer, or
-        answers with an error."""
+        """Renew the leases of fetches in progress. Raises RedisUnavailable or RedisRefused if Redis fails."""
         leases = [(target, lease.token) for target, lease in self._leases.items()]
         if leases:
             self.lost_count += (await self._redis_operations.renew_leases(leases)).count(False)

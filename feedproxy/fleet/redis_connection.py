@@ -37,10 +37,8 @@ FOREIGN_DATA = ("WRONGTYPE", "not an integer", "not a valid float")
 NOT_PERMITTED = "The user executing the script can't"
 """Part of the message with which Redis reports that an ACL forbids a step of a script. The message has no code."""
 ERROR_CODE = re.compile(r"(?:^|: ?-?)(?!ERR )[A-Z]{3,} ")
-"""Code of an error of Redis other than ERR, which redis-py omits.
-
-Redis before version 7 reports an error in a script as ERR, with the original error in the text.
-"""
+"""Pattern of an error code in a message of Redis. redis-py omits the code ERR. Redis before version 7 reports an error
+in a script as ERR, with the original error in the text."""
 
 FILE_PARAMETERS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 """Parameters of a Redis address that name a file."""
@@ -60,16 +58,13 @@ class RedisTimeout(RedisUnavailable):
 
 
 class RedisRefused(StoreError):
-    """Error if Redis answered with an error. Redis would refuse the same request again, because the request is wrong,
-    for example by an unknown command or an invalid argument."""
+    """Error if Redis answered with an error. Unless it is a RedisRefusedForNow, the request is wrong, for example by an
+    unknown command or an invalid argument. Redis would refuse it again."""
 
 
 class RedisRefusedForNow(RedisRefused):
-    """Error if Redis refused a request for a reason that can end without a change of the request.
-
-    Examples are a full memory, a failed snapshot, too few replicas, a missing permission, and a value of another
-    program.
-    """
+    """Error if Redis refused a request that it can accept later: for a full memory, a failed snapshot, too few
+    replicas, a missing permission, or a value of another program."""
 
 
 def host_and_port(url: str) -> str:
@@ -84,10 +79,8 @@ def host_and_port(url: str) -> str:
 
 
 class RedisConnection:
-    """Client of one Redis for one event loop. While Redis is unavailable, requests fail at once.
-
-    `timeout` limits each request, in seconds. `up` is True between a successful `probe` and the next failure.
-    """
+    """Client of one Redis for one event loop. While Redis is unavailable, requests fail at once. `timeout` limits each
+    request, in seconds. `up` is True between a successful `probe` and the next failure."""
 
     def __init__(self, url: str, *, timeout: Seconds) -> None:
         """Create the client. Raises UsageError for an invalid address, or if redis-py is not installed."""
@@ -105,10 +98,8 @@ class RedisConnection:
         self._refused_at = -LOG_INTERVAL
         self._refusals = RepeatedMessages()
         self._refused_for_now: set[Script] = set()
-        """Scripts that Redis has refused for now, for a reason that concerns all targets.
-
-        The set is emptied when Redis accepts one of them, or refuses a request for another reason.
-        """
+        """Scripts that Redis has refused for now, for a reason that concerns all targets. The set is emptied when Redis
+        accepts one of them, or refuses a request for another reason."""
         self._read_only = False
         self._outages = RepeatedMessages()
         self._is_log_suppressed = False
@@ -127,18 +118,15 @@ class RedisConnection:
     ) -> Any:
         """Run a script with these keys and values, and return its result.
 
-        The request has `timeout_factor` times the usual timeout. Raises RedisUnavailable or RedisRefused if Redis does
-        not answer, or answers with an error.
+        The request has `timeout_factor` times the usual timeout. Raises RedisUnavailable if Redis does not answer, and
+        RedisRefused if it answers with an error.
         """
         (result,) = await self.run_all([(script, keys, values)], timeout_factor=timeout_factor)
         return result
 
     async def run_all(self, calls: Iterable[ScriptCall], *, timeout_factor: float = 1) -> list[Any]:
-        """Send several scripts together, and return their results. Raises RedisUnavailable or RedisRefused if Redis
-        does not answer, or answers with an error.
-
-        After an error, some or all of the scripts can have run.
-        """
+        """Send several scripts together, and return their results. Raises RedisUnavailable if Redis does not answer,
+        and RedisRefused if it answers with an error. Some or all of the scripts can have run then."""
         results = await self._results(list(calls), timeout_factor)
         if refusal := next((result for result in results if isinstance(result, RedisRefused)), None):
             raise refusal
@@ -189,19 +177,14 @@ class RedisConnection:
 
     @property
     def refusal(self) -> str:
-        """Return the message of the last refusal, or "" if there was none in the last LOG_INTERVAL seconds.
-
-        After a refusal for now, return "" as soon as Redis accepts writes again.
-        """
+        """Return the message of the last refusal, or "" if there was none in the last LOG_INTERVAL seconds. After a
+        refusal for now, return "" as soon as Redis accepts writes again."""
         now = asyncio.get_running_loop().time()
         return self._refusal if now - self._refused_at < LOG_INTERVAL else ""
 
     async def probe(self, timeout: Seconds | None = None) -> bool:
-        """Send a probe. If Redis answers within `timeout` seconds, permit requests again and return True, else return
-        False.
-
-        The default of `timeout` is the timeout of requests.
-        """
+        """Send a probe. Return True if Redis answers within `timeout` seconds: requests are then permitted again.
+        Otherwise return False. The default of `timeout` is the timeout of requests."""
         try:
             await self._send_with_timeout(self._ping, timeout or self._timeout)
         except (RedisUnavailable, RedisRefused) as error:
@@ -318,10 +301,8 @@ class RedisConnection:
         self._pause = min(BACK_OFF_MAX, 2 * self._pause)
 
     def mark_unavailable(self, reason: str) -> None:
-        """Send no request until the next successful probe.
-
-        Log the outage, unless one with the same reason was logged shortly before.
-        """
+        """Send no request until the next successful probe. Log the outage, unless one with the same reason was logged
+        shortly before."""
         if not self.up and self._was_connected:
             return
         self.up, self._was_connected, self.reason = False, True, reason
@@ -353,11 +334,10 @@ def _short_message(error: BaseException) -> str:
 
 
 def _refusal(error: BaseException, message: str) -> RedisRefused:
-    """Return the error to raise for an error of Redis.
+    """Return the error to raise for an error of Redis: RedisRefused for a wrong request, otherwise RedisRefusedForNow.
 
-    An error with the code ERR, the only code for a wrong request, is final (RedisRefused), unless the text names
-    another program's data or a missing permission. Errors with other codes are RedisRefusedForNow. For some of these
-    codes, redis-py has classes of their own.
+    Redis reports a wrong request with the code ERR. It reports another program's data or a missing permission with ERR,
+    too, so these are recognised by the text. For some other codes, redis-py has classes of their own.
     """
     text = str(error)
     is_for_now = ERROR_CODE.search(text) or _is_foreign_data(text) or NOT_PERMITTED in text

@@ -19,24 +19,20 @@ from feedproxy.fleet.redis_connection import RedisConnection, ScriptCall
 from feedproxy.fleet.redis_keys import RedisKeys
 
 LOG_MAX = 10_000
-"""Maximum number of events in the log, about 2 MB.
-
-A machine that has missed more events compares all copies with Redis.
-"""
+"""Maximum number of events in the log, about 2 MB. A machine that has missed more events compares all copies with
+Redis."""
 TRANSFER_TIMEOUT_FACTOR: float = 20
 """The timeout of requests to Redis that no client waits for is longer by this factor. A copy can have megabytes."""
 
 
 class StoredCopy(Struct, frozen=True):
-    """The version of a target in Redis, with the copy if the version is later than the caller's.
-
-    A later version without a copy means that the target was purged.
-    """
+    """The version of a target in Redis. If the version is later than the caller's, it comes with the copy, or without a
+    copy after a purge."""
 
     version: int
     data: bytes | None
-    """The copy as stored in Redis, for `decompress`. It is None if `version` is not later than the caller's version, or
-    if the target was purged."""
+    """The copy as stored in Redis, for `decompress`. None after a purge, or if `version` is not later than the
+    caller's."""
 
 
 class FleetEvent(Struct, frozen=True):
@@ -49,11 +45,8 @@ class FleetEvent(Struct, frozen=True):
 
 
 class RedisOperations:
-    """The operations on the shared data in Redis.
-
-    `lease` is the duration of a lease in seconds. `expiry` is the lifetime of a copy, or of the record of a purge, in
-    seconds.
-    """
+    """The operations on the shared data in Redis. `lease` is the duration of a lease in seconds. `expiry` is the
+    lifetime of a copy, or of the record of a purge, in seconds."""
 
     def __init__(
         self,
@@ -68,8 +61,8 @@ class RedisOperations:
         self.connection = connection
         self._clock = clock
         self._clock_difference = 0
-        """Microseconds by which the clock of Redis was last ahead of this machine's clock, or 0 if the clocks are
-        possibly equal."""
+        """The least difference of the clocks that the last measurement permits: the microseconds by which the clock of
+        Redis is ahead of this machine's clock, 0 if they can be equal, or negative if it is behind."""
         self.keys = keys
         self.machine = machine
         self._lease = int(lease * 1000)
@@ -83,8 +76,8 @@ class RedisOperations:
         return StoredCopy(self._integer(version), data)
 
     async def acquire_lease(self, target: str, known_version: int, own: int = 0) -> tuple[int, StoredCopy]:
-        """Acquire the lease of a target unless another machine holds it. Return the lease's token, and the stored
-        version with the copy if the version is later than `known_version`.
+        """Acquire the lease of a target. Return the lease's token, and the stored version with its copy
+        (`get_if_later`).
 
         The token is 0 if another machine holds the lease. `own` is the token of the lease that this machine already
         holds, or 0.
@@ -147,7 +140,7 @@ class RedisOperations:
         await self._transfer(lua_scripts.PUBLISH, keys, *self._event_values(kind, target, payload))
 
     async def publish_unlogged(self, kind: str, target: str, payload: Any = None) -> None:
-        """Send an event that is of no use later, and so can be lost."""
+        """Send an event without the log. It can be lost, because it is of no use later."""
         message = "0 0 " + self._message(kind, target, payload)
         await self._transfer(lua_scripts.PUBLISH_UNLOGGED, [], self.keys.channel, message)
 
@@ -166,10 +159,8 @@ class RedisOperations:
         return self._integer(number)
 
     def token_at(self, instant: Instant) -> int:
-        """Return the fencing token of a fetch without a lease, at this instant of this machine's clock.
-
-        The token is the time in microseconds by the clock of Redis, as far as this machine has read that clock.
-        """
+        """Return the fencing token of a fetch without a lease at this instant: the microseconds by the clock of Redis,
+        as far as the difference of the clocks is known."""
         return _microseconds(instant) + self._clock_difference
 
     async def events_since(self, number: int) -> tuple[int, list[FleetEvent] | None]:

@@ -36,16 +36,12 @@ FLUSH_TIMEOUT: Seconds = 2
 """A caller waits at most this many seconds until queued messages, such as an operator's purge, are sent to Redis."""
 
 PURGE_DELAY_MAX: Seconds = 1
-"""A purge that has waited in the queue for at most this many seconds deletes the target's copy in any case.
-
-A purge that has waited longer deletes the copy only if it was fetched before the purge was requested.
-"""
+"""A purge that has waited in the queue for at most this many seconds deletes the target's copy in any case. A purge
+that has waited longer deletes the copy only if it was fetched before the purge was requested."""
 
 PURGES_REPEATED_FOR: Seconds = 600
-"""If Redis has perhaps lost data, the purges of this many seconds are sent again.
-
-A replica that takes over lacks the last writes, usually those of a few seconds.
-"""
+"""If Redis has perhaps lost data, the purges of the last PURGES_REPEATED_FOR seconds are sent again. A replica that
+takes over lacks the last writes, usually those of a few seconds."""
 SENT_PURGES_MAX = 10_000
 """At most this many sent purges are remembered to be sent again."""
 
@@ -58,10 +54,8 @@ class _PendingEvent(Struct, frozen=True):
 
 
 class _Purge(Struct, frozen=True):
-    """A purge. `requested` is the time of the request, which does not change when the clock is set.
-
-    `version` is the version that Redis has given to the purge, or 0 if Redis has not given one yet.
-    """
+    """A purge. `requested` is the time of the request, which does not change when the clock is set. `version` is the
+    version that Redis has given to the purge, or 0 if Redis has not given one yet."""
 
     requested: Seconds
     version: int = 0
@@ -69,11 +63,8 @@ class _Purge(Struct, frozen=True):
 
 @dataclass(slots=True)
 class _PendingUpdate:
-    """The queued messages about a target, except for a purge.
-
-    `has_copy` is True if a copy waits to be sent. `release` is True if the lease with `token` has still
-    to be released.
-    """
+    """The queued messages about a target, except for a purge. `has_copy` is True if a copy waits to be sent. `release`
+    is True if the lease with `token` has still to be released."""
 
     has_copy: bool = False
     token: int = 0
@@ -81,11 +72,8 @@ class _PendingUpdate:
 
 
 class RedisQueue:
-    """The queue, and the task that sends its messages.
-
-    `get_copy` returns the copy of a target, or None if no copy is stored. `pull` fetches a later copy of another
-    machine.
-    """
+    """The queue, and the task that sends its messages. `get_copy` returns the copy of a target, or None if no copy is
+    stored. `pull` fetches a later copy of another machine."""
 
     def __init__(
         self,
@@ -148,10 +136,8 @@ class RedisQueue:
         self.wake()
 
     def send_event(self, send: SendEvent, *, is_useful_later: bool = True) -> None:
-        """Enqueue an event. `send` sends the event, after the events that were queued earlier have been sent.
-
-        An event that is not useful later is dropped if Redis is unavailable or refuses the event.
-        """
+        """Enqueue an event. `send` sends the event, after the events that were queued earlier have been sent. An event
+        that is not useful later is dropped if Redis is unavailable or refuses the event."""
         self._events.append(_PendingEvent(send, is_useful_later))
         self.wake()
 
@@ -210,8 +196,8 @@ class RedisQueue:
                 self.busy = False
 
     async def _send_all(self) -> None:
-        """Send all messages: first the events, then purges, then the rest. If Redis refuses a message for now, send no
-        further message of this kind. Raises RedisUnavailable if Redis does not answer."""
+        """Send all messages: first the events, then purges, then the rest. A refusal for now stops the messages of that
+        kind. Raises RedisUnavailable if Redis does not answer."""
         kinds: list[tuple[Sized, Callable[[], Awaitable[None]]]] = [
             (self._events, self._send_next_event),
             (self._purges, self._send_next_purge),

@@ -42,8 +42,8 @@ class SharedPolls:
             self._waiting.append([target, pseudonym.current, pseudonym.previous, round(at, 1)])
 
     async def sync(self) -> None:
-        """Send the queued polls, or drop them while Redis is unavailable. Raises RedisUnavailable or RedisRefused if
-        Redis does not answer, or answers with an error."""
+        """Send the queued polls. Drop them while Redis is unavailable. Raises RedisUnavailable or RedisRefused if Redis
+        fails."""
         waiting, self._waiting = self._waiting, []
         if not self._redis_operations.connection.up:
             return
@@ -52,11 +52,8 @@ class SharedPolls:
 
 
 def parse_polls(payload: Iterable[Any]) -> Iterator[Poll]:
-    """Yield the valid polls of an event's payload.
-
-    Each poll of the payload has four values: target, current and previous pseudonym, instant. Raises ValueError or
-    TypeError if a poll has another form.
-    """
+    """Yield the valid polls of an event's payload. Raises ValueError or TypeError unless each poll has four values:
+    target, current and previous pseudonym, instant."""
     for target, current, previous, at in payload:
         pseudonyms, instant = (int(current), int(previous)), float(at)
         is_valid = isinstance(target, str) and len(target) <= TARGET_MAX and math.isfinite(instant)

@@ -28,10 +28,8 @@ WINDOW_PARTS = 24
 KNOWN_MAX = 50_000
 """For at most this many feeds, the number of subscribers on all machines is remembered."""
 WAITING_MAX = 50_000
-"""At most this many reads wait to be sent. At the limit, all waiting reads are discarded.
-
-The feed readers poll again later, and are recorded then.
-"""
+"""At most this many reads wait to be sent. At the limit, all waiting reads are discarded. The feed readers poll again
+later, and are recorded then."""
 BACKGROUND_TIMEOUT_FACTOR = 4
 """The timeout of a request to Redis in the background is `fleet_timeout` times this factor."""
 BATCH_SIZE = 200
@@ -48,11 +46,11 @@ class _Sum(Struct, frozen=True):
 
 
 class SubscriberSums:
-    """Exchange of reader counts with Redis: it sends this machine's readers, and receives the numbers of subscribers on
+    """Exchange of reader counts with Redis. It sends this machine's readers, and receives the numbers of subscribers on
     all machines.
 
-    `confirmed_claim` returns the confirmed claim of a feed service: the number of subscribers that the service
-    claims. The readers of a feed are counted exactly if there are at most `exact_max`.
+    `confirmed_claim` returns the number of subscribers that a feed service claims, as far as it is confirmed. The
+    readers of a feed are counted exactly if there are at most `exact_max`.
     """
 
     def __init__(
@@ -101,10 +99,8 @@ class SubscriberSums:
         self._size += 1
 
     def sum_of(self, target: str) -> tuple[int, int]:
-        """Return the numbers of direct readers and of claimed subscribers on all machines, as last fetched.
-
-        Both are 0 if no sum of this feed was fetched in the last `window` seconds.
-        """
+        """Return the numbers of direct readers and of claimed subscribers on all machines, as last fetched. Both are 0
+        if they were not fetched in the last `window` seconds."""
         sums = self._sums.get(target)
         if sums is None or self._clock.now() - sums.at >= self._window:
             return 0, 0
@@ -191,10 +187,8 @@ class SubscriberSums:
             self._sums.put(target, latest)
 
     def _check_for_lost_data(self, data_id: bytes | None, now: Instant) -> None:
-        """Let no sum decrease for the length of the window, if Redis has perhaps lost its data.
-
-        Redis then has only the readers that have polled since the loss. After the window, all readers have polled.
-        """
+        """Let no sum decrease for the length of the window, if Redis has perhaps lost its data. Redis then has only the
+        readers that have polled since the loss. After the window, all readers have polled."""
         outages = self._connection.outage_count
         # A restart of Redis between two requests is not an outage. After an outage, the reads of other machines may be
         # missing.
@@ -203,10 +197,8 @@ class SubscriberSums:
         self._outages_seen, self._data_id = outages, data_id or self._data_id
 
     def _add_claims(self, claims: list[Any], now: Instant) -> int:
-        """Return the sum of the claims of all services, with at most `claim_max` for each service.
-
-        For each feed id of a service, the largest claim of any machine counts.
-        """
+        """Return the sum of the claims of all services, with at most `claim_max` for each service. For each feed id of
+        a service, the largest claim of any machine counts."""
         largest: dict[tuple[str, str], int] = {}
         for member, count_and_time in zip(claims[::2], claims[1::2], strict=True):
             try:

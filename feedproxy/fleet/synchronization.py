@@ -39,10 +39,8 @@ logger = logging.getLogger("feedproxy.fleet")
 SYNC_INTERVAL: Seconds = 1.0
 
 STATE_INTERVAL: Seconds = 10
-"""Once in this many seconds, each worker stores the shared state in Redis again if Redis does not have it.
-
-A Redis with full memory can remove any key (`maxmemory-policy allkeys-lru`), first the keys that were not used lately.
-"""
+"""Once in this many seconds, each worker stores the shared state in Redis again if Redis does not have it. A Redis with
+full memory can remove any key (`maxmemory-policy allkeys-lru`), first the keys that were not used lately."""
 
 CLAIM_LIFETIME: Seconds = 7 * 86_400
 """Redis remembers for this many seconds which machine delivers the notifications of a change."""
@@ -179,8 +177,8 @@ class FleetSynchronization:
                 yield target
 
     async def claim_delivery(self, snapshot: FeedSnapshot) -> bool:
-        """Claim the deliveries of a change for this machine, so that no other machine makes them. Return True if the
-        claim succeeds, or if Redis is unavailable or refuses the request."""
+        """Claim the deliveries of a change, so that no other machine makes them. Return False if another machine has
+        the claim. Return True without a claim if Redis is unavailable or refuses the request."""
         change = f"{snapshot.target} {snapshot.digest} {snapshot.at}"
         try:
             return await self.redis_operations.claim(change, CLAIM_LIFETIME)
@@ -240,10 +238,8 @@ class FleetSynchronization:
             await self.redis_operations.restore_state(self.store.shared_state)
 
     async def _on_reconnected(self) -> None:
-        """Apply missed events, then send the changes that this machine made during the outage.
-
-        Another Redis can have taken over, without the last writes of the former one.
-        """
+        """Apply missed events, send what this machine changed during the outage, and repeat the last purges: another
+        Redis without the last writes can have taken over."""
         with contextlib.suppress(RedisRefused):
             await self.event_listener.catch_up()
         self._request_comparison()
@@ -258,11 +254,8 @@ class FleetSynchronization:
             self._comparing = asyncio.ensure_future(self._compare_copies())
 
     async def _compare_copies(self) -> None:
-        """Compare the copies of this worker's targets by their fencing tokens.
-
-        A newer copy in Redis replaces this machine's copy, and a later purge in Redis deletes it. A newer copy of this
-        machine is sent to Redis.
-        """
+        """Compare the copies of this worker's targets by their fencing tokens. A newer copy in Redis replaces this
+        machine's copy, and a later purge in Redis deletes it. A newer copy of this machine is sent to Redis."""
         try:
             while self._is_comparison_requested:
                 self._is_comparison_requested = False

@@ -22,8 +22,8 @@ def agree_on_state(
 ) -> dict[str, bytes]:
     """Return the shared state by name. Raises UsageError if redis-py is missing.
 
-    Each value comes from Redis. If Redis lacks the value or does not answer, the value comes from `own`, the state of
-    this machine. If `own` lacks the value, too, the function in `makers` makes it.
+    Each value comes from Redis. If Redis lacks it or does not answer, it comes from `own`, the state of this machine.
+    If `own` lacks it, too, the function in `makers` makes it.
     """
     library: Any = redis_library()
     proposed = {name: own.get(name) or make() for name, make in makers.items()}

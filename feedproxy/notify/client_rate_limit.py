@@ -20,8 +20,8 @@ class RateLimiter:
         self._buckets: LRU[str, tuple[float, Instant]] = LRU(entries_max=CLIENTS_MAX)
 
     def check(self, address: str, now: Instant, per_minute: int, what: str) -> None:
-        """Count a request of a client, as `allow` does. Raises TooManyRequests above the limit, with `what`, the kind
-        of requests, in the message."""
+        """Count a request of a client, as `allow` does. Raises TooManyRequests above the limit. `what` names the kind
+        of requests in the error's message."""
         if not self.allow(address, now, per_minute):
             raise TooManyRequests(f"too many {what} from this address; try again in a minute")
 

@@ -35,8 +35,8 @@ from feedproxy.upstream.address_policy import AddressTrust
 
 
 class PurgeMethod(StrEnum):
-    """The way in which a purge request names the feed: by the feed's key in a field, by the feed's public path, or by
-    the feed's key in the URL."""
+    """The way in which a purge request names the feed: by its key in a field, by its public path, or by its key in the
+    URL."""
 
     KEY = "key"
     URL = "url"

@@ -39,8 +39,8 @@ class DeliveryRequest(Struct, frozen=True):
 
 
 class Delivery(Struct, frozen=True):
-    """A queued delivery. `tries` counts the failed attempts since the instant `since`. A newer change of the feed
-    replaces only `request`."""
+    """A queued delivery. `tries` counts the failed attempts since the instant `since`. If the feed changes again before
+    the delivery is made, only `request` is replaced."""
 
     id: int
     request: DeliveryRequest

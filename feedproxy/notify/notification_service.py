@@ -192,10 +192,10 @@ class NotificationService:
         self._wake_in(self.pending_changes.add(snapshot, is_of_peer=True))
 
     def on_peer_copy(self, resource: Resource) -> None:
-        """Record the change of a feed that got new content from another machine.
+        """Record the change of a feed that got new content from another machine. If this machine was not running, it
+        has missed the message about the change.
 
-        If this machine was not running, it has missed the other machine's message about the change. A feed of which no
-        content is recorded has no subscribers, so its content is not recorded as a change.
+        A feed of which no content is recorded has no subscribers, so its content is not recorded as a change.
         """
         snapshot = self._snapshot(resource, first=False)
         if snapshot is not None:

@@ -193,8 +193,8 @@ class RefreshRequests:
             self._wake()
 
     async def _follow_autodiscovery(self, target: str) -> None:
-        """Enqueue the first feed that a page names, if a ping of an unknown site has named the page. The feed's URL is
-        not searched for further feeds, so that pages that link to each other form no loop."""
+        """Enqueue the first feed that a page names, if a ping of an unknown site has named the page. The address of
+        this feed is not searched in turn, so that pages that link to each other form no loop."""
         if (
             self._settings().ping_unknown != "fetch"
             or self._cache_admin.is_feed(target)

@@ -129,9 +129,9 @@ class Subscriptions:
 
     async def check_capacity(self, protocol: str, topics: Iterable[str], callback: str, per_site: int) -> int:
         """Return the number of topics to which this callback has no subscription yet. Raises SubscriptionsFull if the
-        table has no room for that many subscriptions.
+        table has no room for that many subscriptions. Pending verifications count as subscriptions.
 
-        Pending verifications count. `per_site` limits the subscriptions of one registrable domain; 0 means no limit.
+        `per_site` limits the subscriptions of one registrable domain; 0 means no limit.
         """
         site = callback_site(callback)
 

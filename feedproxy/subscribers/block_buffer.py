@@ -43,10 +43,8 @@ def with_checksum(magic: bytes, parts: Iterable[bytes]) -> bytes:
 
 
 def without_checksum(magic: bytes, data: bytes, name: str) -> bytes:
-    """Return the joined parts from a result of `with_checksum`.
-
-    Raises StoreError, with `name` in its message, for damaged data and for other forms.
-    """
+    """Return the joined parts from a result of `with_checksum`. Raises StoreError, with `name` in its message, for
+    damaged data and for other forms."""
     if not data.startswith(magic):
         raise StoreError(f"{name} of an unknown form")
     start = len(magic) + 4

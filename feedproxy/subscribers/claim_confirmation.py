@@ -67,10 +67,8 @@ def unconfirmed_claim(claim_state: ClaimState, now: Instant, window: Seconds) ->
 
 
 def sum_of_claims(claims: Iterable[tuple[str, int]], claim_max: int) -> int:
-    """Return the sum of the claims for a feed, given as pairs of a fetcher and a number.
-
-    All claims of one fetcher together count at most `claim_max`.
-    """
+    """Return the sum of the claims for a feed, given as pairs of a fetcher and a number. All claims of one fetcher
+    together count at most `claim_max`."""
     by_fetcher: Counter[str] = Counter()
     for fetcher, count in claims:
         by_fetcher[fetcher] += count
@@ -78,10 +76,8 @@ def sum_of_claims(claims: Iterable[tuple[str, int]], claim_max: int) -> int:
 
 
 def room_for_claims(total: int, anchor: int, jump: float) -> float:
-    """Return the number by which all claims of a feed together may grow without confirmation.
-
-    `total` is the present sum of the claims, and `anchor` the sum an hour ago. `jump` is explained in `update_claim`.
-    """
+    """Return the number by which all claims of a feed together may grow without confirmation. `total` is the present
+    sum of the claims, and `anchor` the sum an hour ago. `jump` is explained in `update_claim`."""
     return max(FIRST_MAX, jump * anchor) - total if jump else math.inf
 
 

@@ -28,23 +28,13 @@ REPEAT: Seconds = 20
 SESSION_BREAK = 2.5
 """A pause of more than this many usual intervals ends a session. After one missed poll, the session continues."""
 
-"""Expected seconds from the beginning of one session to the next.
-
-If the last cycle was between 0.5 and 1.5 days, its length is expected instead.
-"""
-
 OVERDUE = 1.25
-"""A poll counts as missed when the reader has not polled for this many times its longest expected interval.
-
-The next poll is then expected a whole number of usual intervals after the last poll.
-"""
+"""A poll counts as missed when the pause since the last poll exceeds the longest expected interval, times this factor.
+The next poll is then expected a whole number of usual intervals after the last poll."""
 
 BEYOND = 0.5
-"""Fraction that widens the range of a reader's expected intervals.
-
-With d = longest - shortest of the last intervals, the next interval is expected between shortest - BEYOND * d and
-longest + BEYOND * d.
-"""
+"""Fraction of d that widens the range of a reader's expected intervals, where d = longest - shortest of the last
+intervals: the next interval is expected between shortest - BEYOND * d and longest + BEYOND * d."""
 
 CONTINUES, RETURNS, MISSED, EXTENDS = 0.95, 0.85, 0.5, 0.2
 """Probabilities that a reader polls again: CONTINUES during a session, and RETURNS in the next session. If a session
@@ -54,10 +44,8 @@ After a missed poll, the probability that the session continues is multiplied by
 """
 
 PUNCTUAL: Seconds = 90
-"""A poll may be early or late by this many seconds without causing a new plan of the feed's refreshes.
-
-A plan treats several polls within this time as one (CLUSTER_LENGTH in refresh/policy/expected_polls_and_price.py).
-"""
+"""A poll may be early or late by this many seconds without causing a new plan of the feed's refreshes. A plan treats
+several polls within this time as one (CLUSTER_LENGTH in refresh/policy/expected_polls_and_price.py)."""
 
 GAPS_MAX = 5
 _RECORD = struct.Struct("<Qdfff5f")
@@ -166,10 +154,8 @@ class PollRhythms:
         return len(self._feeds.get(target, b"")) // _RECORD.size
 
     def count_regular(self, target: str, since: Instant) -> int:
-        """Return the number of sampled readers with a predictable next poll.
-
-        Such a reader has polled at least twice, the last time at `since` or later.
-        """
+        """Return the number of sampled readers with a predictable next poll: with two polls or more, the last at
+        `since` or later."""
         records = self._feeds.get(target)
         if not records:
             return 0
@@ -198,11 +184,8 @@ class PollRhythms:
         return polls
 
     def next_poll(self, target: str, now: Instant) -> Instant | None:
-        """Return the instant of the first expected poll, or None if it is unknown.
-
-        The instant is unknown if the feed has no readers or a full sample, or if a reader has no rhythm or can poll at
-        any moment.
-        """
+        """Return the instant of the first expected poll, or None if it is unknown. The instant is unknown if the feed
+        has no readers or a full sample, or if a reader has no rhythm or can poll at any moment."""
         records = self._feeds.get(target)
         if not records or len(records) == READERS_MAX * _RECORD.size:
             return None
@@ -229,10 +212,8 @@ class PollRhythms:
             self._feeds[target] = current
 
     async def dump(self) -> bytes:
-        """Return all rhythms as bytes for `load`: pseudonyms and times, but no addresses.
-
-        The call pauses for other tasks. Polls during a pause can be missing.
-        """
+        """Return all rhythms as bytes for `load`: pseudonyms and times, but no addresses. The call pauses for other
+        tasks. Polls during a pause can be missing."""
         body = BlockBuffer()
         async for part in iterate_cooperatively(self._parts(), THROTTLED_BLOCKING_TIME):
             body.append(part)
@@ -278,10 +259,8 @@ class PollRhythms:
             self.forget(next(iter(self._feeds)))
 
     async def sweep(self, now: Instant) -> None:
-        """Forget all readers without a poll in the last `window` seconds, with pauses for other tasks.
-
-        The call does nothing if less than a twenty-fourth of the window has passed since the last sweep.
-        """
+        """Forget all readers without a poll in the last `window` seconds, with pauses for other tasks. The call does
+        nothing if less than a twenty-fourth of the window has passed since the last sweep."""
         if abs(now - self._swept) >= self._window / 24:
             self._swept = now
             async for target in iterate_in_background(list(self._feeds)):
@@ -298,11 +277,8 @@ class PollRhythms:
         return are_current
 
     def _has_left(self, reader: _Reader, now: Instant) -> bool:
-        """Return True if a reader has no poll in the last `window` seconds.
-
-        Return False if the machine's clock is not set now, but was set at the reader's last poll
-        (`_precedes_unset_clock`).
-        """
+        """Return True if a reader has no poll in the last `window` seconds. While the machine's clock is not set,
+        return False for a reader that polled when it was set (`_precedes_unset_clock`)."""
         return abs(now - reader.last) >= self._window and not _precedes_unset_clock(reader, now)
 
     def _find_outdated(self, target: str, records: bytes, now: Instant) -> int:
@@ -315,10 +291,8 @@ class PollRhythms:
         return -1
 
     def _poll(self, records: bytes, at: int, key: int, now: Instant) -> tuple[bytes, bool]:
-        """Return two values: the record of a reader, updated for a further poll, and True if that poll was unexpected.
-
-        The old record is at position `at` of `records`. The new record has the pseudonym `key`.
-        """
+        """Return the record of a reader, updated for a further poll, and True if that poll was unexpected. The old
+        record is at position `at` of `records`. The new record has the pseudonym `key`."""
         # A `_Reader` would double the time of this method, which each poll of a known reader calls.
         _, last, since_begin, length, cycle, *gaps = _RECORD.unpack_from(records, at)
         gap = now - last
@@ -365,10 +339,8 @@ def _first_poll(key: int, now: Instant) -> bytes:
 
 
 def _precedes_unset_clock(reader: _Reader, now: Instant) -> bool:
-    """Return True if the machine's clock is not set now, but was set at the reader's last poll.
-
-    The instant of that poll must not be changed then: it is right again when the clock is set.
-    """
+    """Return True if the machine's clock is not set now, but was set at the reader's last poll. The instant of that
+    poll must not be changed then: it is right again when the clock is set."""
     return is_unset(now) and is_set_back(reader.last, now)
 
 
@@ -382,8 +354,7 @@ def _usual(gaps: Sequence[Seconds]) -> Seconds:
 
 
 def _possible(gaps: list[Seconds]) -> list[Seconds]:
-    """Return the possible next intervals: the observed intervals, and two more, of which one is shorter and one is
-    longer than all observed intervals.
+    """Return the possible next intervals: the observed ones, a shorter one and a longer one.
 
     The next interval is shorter than all n observed intervals with a probability of 1 / (n + 1), and longer than all
     with the same probability.
@@ -394,7 +365,8 @@ def _possible(gaps: list[Seconds]) -> list[Seconds]:
 
 
 def _polls_of(reader: _Reader, now: Instant, until: Instant, multiple: float) -> Iterator[ExpectedPoll]:
-    """Yield the expected polls of one reader that represents `multiple` readers: their weights are multiplied.
+    """Yield the expected polls of one reader, with weights multiplied by `multiple`: the number of readers that it
+    represents.
 
     The next poll is expected at each of the reader's last intervals, and later polls at the usual interval.
     """
@@ -431,7 +403,8 @@ def _polls_of_session(
 def _polls_after_pause(
     reader: _Reader, usual: Seconds, now: Instant, until: Instant, multiple: float
 ) -> Iterator[ExpectedPoll]:
-    """Yield the expected polls after the reader's next pause. A cycle of another length than a day counts as a day."""
+    """Yield the expected polls after the reader's next pause. The next session begins one cycle after the last: a day, or
+    the length of the last cycle if that was between 0.5 and 1.5 days."""
     cycle = reader.cycle if 0.5 * DAY < reader.cycle < 1.5 * DAY else DAY
     start = reader.last - reader.since_begin + cycle
     while start + usual <= now:
@@ -449,10 +422,8 @@ def _polls_after_pause(
 def _regular_polls(
     first: Instant, interval: Seconds, now: Instant, until: Instant, weight: float
 ) -> Iterator[ExpectedPoll]:
-    """Yield polls at a regular interval from `first` on.
-
-    Polls in the distant future are combined, because their instants are uncertain.
-    """
+    """Yield polls at a regular interval from `first` on. Polls in the distant future are combined, because their
+    instants are uncertain."""
     at = first
     while at <= until:
         together = max(1, int(0.1 * (at - now) / interval))

@@ -22,7 +22,7 @@ type Event = list[Any]
 """A request in JSON: target, pseudonym, User-Agent, instant."""
 
 type ReadRecord = tuple[str, Pseudonym, str, Instant]
-"""A parsed request: target, pseudonym, User-Agent, instant."""
+"""A request as values: target, pseudonym, User-Agent, instant."""
 
 
 class ReadEvents:

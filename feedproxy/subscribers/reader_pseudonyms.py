@@ -29,10 +29,8 @@ INPUT_LENGTH_MAX = 512
 
 
 class Pseudonym(NamedTuple):
-    """A reader's pseudonyms for the current and the previous period, as numbers of 60 bits.
-
-    The probability of a collision among a million readers is 1 in 2 million.
-    """
+    """A reader's pseudonyms for the current and the previous period, as numbers of 60 bits. The probability of a
+    collision among a million readers is 1 in 2 million."""
 
     current: int
     previous: int
@@ -46,10 +44,8 @@ class Pseudonym(NamedTuple):
 
 
 class Identifier:
-    """Calculator of pseudonyms, each of which is valid for a period of `period` seconds.
-
-    Raises ValueError for a secret below SECRET_MIN bytes.
-    """
+    """Calculator of pseudonyms, each of which is valid for a period of `period` seconds. Raises ValueError for a secret
+    below SECRET_MIN bytes."""
 
     def __init__(self, secret: bytes, *, period: Seconds = 86_400) -> None:
         if len(secret) < SECRET_MIN:

@@ -16,11 +16,8 @@ _READER = struct.Struct("<QQ")
 
 
 class FeedReaders:
-    """The readers and claims of one feed.
-
-    A single reader is kept in its stored form (`packed`, subscriber_counts_codec.py), which takes 200 bytes less than a
-    dictionary. After a start, the readers of every feed stay in their stored form until the feed is requested.
-    """
+    """The readers and claims of one feed. A single reader is kept in its stored form (`packed`), which takes 200 bytes
+    less than a dictionary. After a start, several readers stay in stored form, too, until the feed is requested."""
 
     __slots__ = ("_readers", "claims")
 
@@ -31,11 +28,8 @@ class FeedReaders:
 
     @property
     def readers(self) -> dict[int, int]:
-        """Return the readers by pseudonym, the oldest first.
-
-        The lower eight bits of a value are the product's number, and the other bits the instant of the last request in
-        milliseconds.
-        """
+        """Return the readers by pseudonym, the oldest first. The lower eight bits of a value are the product's number,
+        and the other bits the instant of the last request in milliseconds."""
         if isinstance(self._readers, bytes):
             numbers, many = unpack(self._readers), self.size
             self._readers = dict(zip(numbers[:many], numbers[many:], strict=True))

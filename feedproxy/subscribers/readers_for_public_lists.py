@@ -16,10 +16,8 @@ FEEDS_MAX = 20_000
 """Maximum number of feeds with remembered readers. The feed with the oldest recorded request is removed first."""
 
 REPEAT_INTERVAL: Seconds = 3600
-"""A reader's requests for a feed are recorded at most once in this many seconds.
-
-If READERS_PER_FEED readers were recorded within this time, the request of a further reader is not recorded.
-"""
+"""A reader's requests for a feed are recorded at most once in this many seconds. If READERS_PER_FEED readers were
+recorded within this time, the request of a further reader is not recorded."""
 
 type Readers = dict[int, int]
 """Instants of last requests in whole seconds, by pseudonym, the oldest first."""
@@ -50,7 +48,7 @@ class DistinctReaders:
         self.add(target, {pseudonym.long_term: int(now)})
 
     def add(self, target: str, new_readers: Mapping[int, int]) -> None:
-        """Add readers of a target, with the instants of their last requests."""
+        """Add readers of a target, given as the instants of their last requests by pseudonym."""
         readers = _unpack(self._feeds.pop(target, b""))
         for pseudonym, at in new_readers.items():
             readers[pseudonym] = max(at, readers.pop(pseudonym, 0))
@@ -74,10 +72,8 @@ def _unpack(readers: bytes) -> Readers:
 
 
 def _last_request(readers: bytes, pseudonym: int) -> int:
-    """Return the instant of the reader's last request, or 0 if the reader is not among `readers`.
-
-    If there are READERS_PER_FEED other readers, return the earliest instant of these readers instead of 0.
-    """
+    """Return the instant of the reader's last request, or 0 if the reader is not among `readers`. For a new reader
+    beside READERS_PER_FEED others, return the earliest instant of these instead."""
     key = _KEY.pack(pseudonym)
     at = readers.find(key)
     while at > 0 and at % _READER.size:
@@ -89,10 +85,8 @@ def _last_request(readers: bytes, pseudonym: int) -> int:
 
 
 def count_distinct(readers: Readers) -> int:
-    """Return the number of readers that are certainly distinct: the largest number of readers in one PERIOD.
-
-    Readers of two periods are not added, because a reader's pseudonym changes with the period.
-    """
+    """Return the number of readers that are certainly distinct: the largest number of readers in one PERIOD. Readers of
+    two periods are not added, because a reader's pseudonym changes with the period."""
     return max(Counter(at // int(PERIOD) for at in readers.values()).values(), default=0)
 
 

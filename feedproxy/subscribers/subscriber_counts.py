@@ -47,10 +47,8 @@ SAVE_INTERVAL = 600
 """Seconds between two writes of the counts. A crash loses at most the counts of this time."""
 
 EXPIRED_BATCH = 128
-"""A sweep removes at most this many expired readers at a time, and then lets other tasks run.
-
-Their removal takes a tenth of a millisecond.
-"""
+"""A sweep removes at most this many expired readers at a time, and then lets other tasks run. Their removal takes a
+tenth of a millisecond."""
 
 
 class ClaimView(Struct, frozen=True):
@@ -132,11 +130,8 @@ class SubscriberCounts:
 
     @contextlib.contextmanager
     def keep_peer_reads(self) -> Iterator[None]:
-        """Keep the requests that other workers report while this worker loads another worker's counts.
-
-        The loaded counts replace this worker's counts. The reported requests are added afterwards, because the loaded
-        counts can lack them.
-        """
+        """Keep the requests that other workers report while this worker loads another worker's counts. They are added
+        after the loaded counts have replaced this worker's counts, because these can lack them."""
         self._kept_reads = []
         try:
             yield
@@ -208,11 +203,8 @@ class SubscriberCounts:
         return min(RECENT_MAX, readers + sum(claim_state.last >= since for claim_state in feed.claims.values()))
 
     def count_with_peers(self, target: str, now: Instant) -> int:
-        """Return the number of readers of the feed on all machines in the last `window` seconds.
-
-        Peers report direct readers only. The result is at least the `count_recent` of this machine, which includes
-        fetchers.
-        """
+        """Return the number of readers of the feed on all machines in the last `window` seconds. Peers report direct
+        readers only. The result is at least this machine's `count_recent`, which includes fetchers."""
         return max(self.count_recent(target, now - self._window), self._sum_with_peers(target)[0])
 
     def last_read(self, target: str) -> Instant | None:
@@ -270,10 +262,8 @@ class SubscriberCounts:
             pass
 
     async def sweep(self, now: Instant) -> None:
-        """Remove readers and claims without a request in the last `window` seconds, with pauses for other tasks.
-
-        The call does nothing if less than a twenty-fourth of the window has passed since the last sweep.
-        """
+        """Remove readers and claims without a request in the last `window` seconds, with pauses for other tasks. The
+        call does nothing if less than a twenty-fourth of the window has passed since the last sweep."""
         if abs(now - self._pruned) >= self._window / 24:
             async for _ in iterate_in_background(self._sweep(now)):
                 pass
@@ -290,10 +280,8 @@ class SubscriberCounts:
             yield
 
     async def dump(self) -> bytes:
-        """Return all counts as bytes for `load`: fetchers, products, pseudonyms and instants, but no addresses.
-
-        The call pauses for other tasks. Requests during a pause can be missing.
-        """
+        """Return all counts as bytes for `load`: fetchers, products, pseudonyms and instants, but no addresses. The
+        call pauses for other tasks. Requests during a pause can be missing."""
         writing = subscriber_counts_codec.CountsWriter()
         async for _ in iterate_cooperatively(self._write(writing), THROTTLED_BLOCKING_TIME):
             pass
@@ -377,9 +365,7 @@ class SubscriberCounts:
 
     def _make_room_for_claim(self, feed: FeedReaders, now: Instant) -> bool:
         """Remove the outdated claims. If there is still no room, remove the oldest claim that was made only once.
-
-        Return False if there is no room even then, because all claims are current and were repeated.
-        """
+        Return False if there is no room even then, because all claims are current and were repeated."""
         self._expire(feed, now)
         if len(feed.claims) >= self._claims_max:
             made_once = [(claim_state.last, key) for key, claim_state in feed.claims.items() if claim_state.times == 1]
@@ -394,10 +380,7 @@ class SubscriberCounts:
 
     def _expire(self, feed: FeedReaders, now: Instant, at_most: int | None = None) -> int:
         """Remove the claims and readers without a request in the last `window` seconds. Return the number of removed
-        readers.
-
-        At most `at_most` readers are removed.
-        """
+        readers. At most `at_most` readers are removed."""
         limit = int((now - self._window) * 1000)
         if not feed.claims and self._are_current(feed, limit, now):
             return 0
@@ -419,11 +402,8 @@ class SubscriberCounts:
         return oldest is not None and newest is not None and limit < oldest >> 8 and newest >> 8 <= now * 1000
 
     def _clamp_times(self, feed: FeedReaders, now: Instant) -> None:
-        """Replace instants in the future by `now`. Future instants occur after the clock was set back.
-
-        While the clock is not set yet, future instants stay, because all readers would otherwise be removed when the
-        clock is set.
-        """
+        """Replace instants in the future by `now`. Future instants occur after the clock was set back. While the clock
+        is not set yet, future instants stay, because all readers would otherwise be removed when the clock is set."""
         if is_unset(now):
             return
         for name, claim_state in list(feed.claims.items()):

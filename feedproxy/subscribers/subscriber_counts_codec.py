@@ -44,10 +44,8 @@ class CountsWriter:
         self._readers = BlockBuffer()
 
     def names(self, names: list[str]) -> None:
-        """Set the product names of User-Agents for the feeds that are added next.
-
-        The readers of a feed refer to a name by its index in `names` (product_codes.py).
-        """
+        """Set the product names of User-Agents for the feeds that are added next. The readers of a feed refer to a name
+        by its index in `names` (product_codes.py)."""
         self._names += names[len(self._names) :]
         self._others = frozenset(number for number, name in enumerate(names) if name != self._names[number])
 
@@ -77,11 +75,8 @@ class CountsWriter:
 
 
 class StoredCounts(Struct, frozen=True):
-    """The loaded counts.
-
-    `names` are the product names. The index of a name is the number of the product. `uses` is the number of readers by
-    product number. `feeds` has the readers and claims of each feed.
-    """
+    """The loaded counts. `names` are the product names. The index of a name is the number of the product. `uses` is the
+    number of readers by product number. `feeds` has the readers and claims of each feed."""
 
     names: list[str]
     uses: Counter[int]
@@ -91,10 +86,8 @@ class StoredCounts(Struct, frozen=True):
 
 
 def load(data: bytes, now: Instant) -> StoredCounts:
-    """Return the stored counts.
-
-    Instants after `now` become `now`. Raises StoreError for damaged data and unknown forms.
-    """
+    """Return the stored counts. Instants after `now` become `now`. Raises StoreError for damaged data and unknown
+    forms."""
     remainder = without_checksum(MAGIC, data, "subscriber counts")
     try:
         (length,) = struct.unpack_from("<I", remainder)
@@ -130,9 +123,7 @@ def products(feeds: Iterable[StoredFeed]) -> Counter[int]:
 
 def _with_latest(packed: bytes, size: int, latest: int) -> bytes:
     """Return the packed form of `size` readers. Instants after `latest`, in milliseconds of Unix time, become `latest`.
-
-    Such instants were recorded before the clock was set back.
-    """
+    Such instants were recorded before the clock was set back."""
     numbers = unpack(packed)
     keys, values = numbers[:size], numbers[size:]
     return pack(keys) + pack(min(value >> 8, latest) << 8 | value & 0xFF for value in values)

@@ -29,7 +29,7 @@ RESPONSE_MAX = 65_536
 """If the content of a response has more than this many bytes, it is dropped, and the connection is closed."""
 
 CALLS = Requester("calls", is_known=False)
-"""The requester of all calls (origin_connection_limits.py): together, they may have as many name look-ups as one
+"""The requester of all calls (origin_connection_limits.py). Together, they may have as many name look-ups as one
 client."""
 
 
@@ -58,8 +58,8 @@ class CallbackClient:
         *,
         trust: AddressTrust = AddressTrust.UNTRUSTED,
     ) -> Response:
-        """Send a request and return the response. Content of more than RESPONSE_MAX bytes is left out. A field Host
-        replaces the host of the URL. Raises the errors of `Fetcher.fetch`."""
+        """Send a request and return the response, without content of more than RESPONSE_MAX bytes. A field Host in
+        `fields` replaces the host of the URL. Raises the errors of `Fetcher.fetch`."""
         target_url = _url(url)
         if trust is AddressTrust.UNTRUSTED:
             self.check(url)

@@ -52,8 +52,8 @@ class ChunkedParser:
         return pieces
 
     def _line(self, data: bytes, at: int) -> int:
-        """Return the length, in bytes, of the line that states the next chunk's size, or 0 if the line is incomplete.
-        After the first chunk, the length includes the line end that follows the previous chunk's data."""
+        """Return the length of the line that states the next chunk's size, in bytes, or 0 if it is incomplete. The line
+        end after the previous chunk's data counts, too."""
         start = at
         if self._begun:
             if data.startswith(b"\r", at):

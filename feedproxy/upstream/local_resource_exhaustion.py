@@ -25,7 +25,7 @@ NO_NETWORK = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.ENONET})
 can be reached. A machine without IPv6, for example, has no route to origins that have only IPv6."""
 
 RESOLVER_FAILURES = frozenset({socket.EAI_AGAIN, socket.EAI_FAIL, socket.EAI_SYSTEM})
-"""Error codes of a name resolution to which no name server or resolver responded."""
+"""Error codes of `getaddrinfo` if no name server or resolver responded."""
 
 RECENT_SUCCESS: Seconds = 60
 """The network counts as down after this many seconds without a successful look-up or connection."""
@@ -38,7 +38,7 @@ ADDRESS_SPACE_RESERVED = 96 * 1024 * 1024
 
 
 class NetworkState:
-    """The time of the last successful look-up or connection. This time shows whether the network is down."""
+    """The time of the last successful look-up or connection, which shows whether the network is down."""
 
     def __init__(self) -> None:
         self._worked = -RECENT_SUCCESS

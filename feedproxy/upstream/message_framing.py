@@ -19,7 +19,7 @@ def frame_message(
 ) -> tuple[tuple[Line, ...], bool, bool, int | None]:
     """Return four values that say how the end of the message is found (RFC 9112, sections 6.1 to 6.3):
 
-    * the field lines without ineffective framing fields
+    * the field lines, without framing fields that have no effect, such as Content-Length beside Transfer-Encoding
     * True if the connection is reusable
     * True if the content is chunked
     * the length of the content in bytes, or None if the content is chunked or ends with the connection

@@ -134,7 +134,8 @@ class _Message(Struct, frozen=True):
     parent: Parent | None
     trust: AddressTrust
     is_reusable: bool
-    """False if the request has content or authenticates its connection, which is then closed after the response."""
+    """False if the connection must be closed after the response, because the request has content or authenticates
+    it."""
 
 
 class Fetcher:
@@ -187,8 +188,8 @@ class Fetcher:
         The result of the fetch is the response, or Oversized if the content exceeds `FetchLimits.buffer_max`.
         `skip_address_check` is true for targets that the operator configured: port and address are not checked.
 
-        A method other than GET or HEAD raises BadTarget at once. To await the fetch raises Forbidden if the address or
-        port is not permitted, and BadTarget if the target is invalid. If the exchange fails, it raises Unreachable,
+        A method other than GET or HEAD raises BadTarget at once. Awaiting the fetch raises Forbidden if the address or
+        port is not permitted, and BadTarget if the target is invalid. A failed exchange raises Unreachable,
         FetchTimeout, MalformedResponse, ParentFailed or Overload.
         """
         if request.method not in _WITHOUT_CONTENT:
@@ -322,8 +323,8 @@ class Fetcher:
         return Fetched(response, request_time, parser.at, interim, head.minor, head.lines, head.framing_anomaly)
 
     async def _connect(self, message: _Message, *, is_repeated: bool) -> Connection:
-        """Return a connection to the message's host and port, which is pooled or new. For a repeated request, the idle
-        connections are closed first: the other side has probably closed all of them."""
+        """Return a pooled or new connection to the message's host and port. For a repeated request, idle connections
+        are closed first: the other side has probably closed all of them."""
         host, parent, trust = message.host, message.parent, message.trust
         request = host.request
         try:

@@ -298,8 +298,8 @@ class ReceivingLimit:
         self._total = 0
 
     def record(self, slot: Slot, size: int) -> None:
-        """Record that the response in this slot has `size` bytes so far. Above the limit, end an exchange: the largest
-        of the client with the most incomplete content."""
+        """Record that the response in this slot has `size` bytes so far. Above the limit, end one exchange. It is the
+        largest of the client with the most incomplete content."""
         self._total += size - self._sizes.get(slot, 0)
         self._sizes[slot] = size
         if self._total > self._bytes_max:

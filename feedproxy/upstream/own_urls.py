@@ -39,7 +39,7 @@ async def is_own(url: str, settings: Settings, policy: AddressPolicy, listeners:
 
 
 def _is_public(target: str, settings: Settings) -> bool:
-    """Return True if a target has the scheme, host and port of `public_url`, and `public_url` has no path. If
-    `public_url` has a path, other paths at the same host can belong to another server."""
+    """Return True if a target has the scheme, host and port of `public_url`, and `public_url` has no path. Beside a
+    path, other paths at the same host can belong to another server."""
     public = settings.public_url and uri.normalise(settings.public_url)
     return bool(public) and urlsplit(public).path == "/" and uri.origin_of(public) == uri.origin_of(target)

@@ -58,7 +58,7 @@ class Parent:
 
     @property
     def is_http(self) -> bool:
-        """Return True if the parent speaks HTTP, and not SOCKS5."""
+        """Return True if the parent speaks HTTP, or False for SOCKS5."""
         return self.scheme == "http"
 
     @property

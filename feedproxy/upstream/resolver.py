@@ -65,8 +65,8 @@ class Resolver:
         """Return the addresses of a host. Raises OSError if the look-up fails, and Overload if this machine cannot look
         names up.
 
-        Calls for the same host share one look-up. A call on behalf of a known feed (`current_requester`) shares only
-        look-ups on behalf of known feeds, because slots are reserved for known feeds.
+        Calls for the same host share one look-up. A call for a known feed (`current_requester`) shares only look-ups
+        for known feeds, because slots are reserved for these.
         """
         key = (host, current_requester().is_known)
         task, _ = self._look_ups.join_or_start(key, lambda: self._look_up(host))

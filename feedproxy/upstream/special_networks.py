@@ -87,8 +87,8 @@ TRANSLATION_PREFIXES = (
 
 
 def special_network_of(address: Address) -> SpecialNetwork | None:
-    """Return the table entry for this address, or None for a globally routable address. If the tables lack an address
-    that is not globally routable, return a new entry that calls the address reserved."""
+    """Return the table entry for this address, or None for a globally routable address. An address that is in no table
+    and not globally routable gets a new entry, which calls it reserved."""
     for row in SPECIAL_NETWORKS:
         if address in row.network:
             return row

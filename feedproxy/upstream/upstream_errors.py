@@ -34,8 +34,8 @@ class ParentFailed(Overload, detail="parent-proxy"):
 
 
 def tls_failure_reason(error: ssl.SSLError) -> str:
-    """Return the reason for a failed TLS handshake. A server that uses plain HTTP causes OpenSSL's "wrong version
-    number". The reason then names plain HTTP."""
+    """Return the reason for a failed TLS handshake. For an error that a server with plain HTTP causes, such as "wrong
+    version number", the reason names plain HTTP."""
     if error.reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE"):
         return "the server seems to use plain HTTP"
     return str(error.reason or error).replace("_", " ").lower()

@@ -75,8 +75,6 @@ class ChangeLog:
     ) -> list[Change]:
         """Record the snapshots that are changes, and enqueue their deliveries. Return the changes.
 
-        `extra_deliveries` returns the deliveries for a change to receivers without a subscription, such as ping sinks.
-
         The snapshot of a feed that was evicted from the store and fetched again has only a digest of the feed's bytes.
         If the database has a digest of the parsed content, the feed is parsed for comparison. If the feed has changed,
         the change is recorded in a second transaction.
@@ -202,8 +200,7 @@ def _insert_change(db: sqlite3.Connection, snapshot: FeedSnapshot) -> Change | N
 
 
 def _recorded_change(db: sqlite3.Connection, snapshot: FeedSnapshot) -> Change | None:
-    """Return the change that another process has recorded from an equal snapshot, or None if there is no such
-    change."""
+    """Return the change that another process has recorded from an equal snapshot, or None if there is none."""
     query = "SELECT * FROM changes WHERE at = ? AND target = ?"
     row = db.execute(query, (snapshot.at, snapshot.target)).fetchone() if not snapshot.is_new else None
     return _read(row) if row is not None else None

@@ -27,7 +27,7 @@ class DeliveryOutcome(Struct, frozen=True):
 
     delivery: Delivery
     verdict: Verdict
-    """Verdict on the attempt. It is `Refused` after the last failed attempt, too."""
+    """Verdict on the attempt. It is also `Refused` after the last failed attempt."""
     started: Instant
     """Instant at which the attempt began. If a push has set the `note` of the subscription since then, the note of the
     push is kept."""

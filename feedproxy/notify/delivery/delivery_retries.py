@@ -21,7 +21,7 @@ def next_try(
 
     The last try is RETRY_PERIOD seconds after `since`. `jitter` is a random number in [0, 1): the value 0 halves the
     delay, and a value near 1 leaves it unchanged. The receiver permits no try before `not_before`. Only the last try
-    can be made earlier than that.
+    can be made earlier.
     """
     end = since + RETRY_PERIOD
     if now >= end:

@@ -128,10 +128,10 @@ class Hub:
         await refresh_requests.accept_ping(list(dict.fromkeys(feeds)), source)
 
     def _targets(self, request: SubscriptionRequest, base: str) -> tuple[str, str]:
-        """Return two targets of a request's topic: the named target, and the target to which the feed has moved.
+        """Return the target that a request's topic names, and the target to which this feed has moved. They are equal
+        if the feed has not moved.
 
-        If the feed has not moved, the two targets are equal. Raises InvalidRequest if the topic is not a URL, or if the
-        hub does not serve the feed.
+        Raises InvalidRequest if the topic is not a URL, or if the hub does not serve the feed.
         """
         try:
             named_target = self._service.proxy.admin.to_upstream_url(named_address(self._service, request.topic, base))
