@@ -403,8 +403,8 @@ def _polls_of_session(
 def _polls_after_pause(
     reader: _Reader, usual: Seconds, now: Instant, until: Instant, multiple: float
 ) -> Iterator[ExpectedPoll]:
-    """Yield the expected polls after the reader's next pause. The next session begins one cycle after the last: a day, or
-    the length of the last cycle if that was between 0.5 and 1.5 days."""
+    """Yield the expected polls after the reader's next pause. The next session begins one cycle after the last: a day,
+    or the length of the last cycle if that was between 0.5 and 1.5 days."""
     cycle = reader.cycle if 0.5 * DAY < reader.cycle < 1.5 * DAY else DAY
     start = reader.last - reader.since_begin + cycle
     while start + usual <= now:
