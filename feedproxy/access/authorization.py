@@ -120,7 +120,6 @@ class AccessControl:
         return credentials.user if is_correct else ""
 
     def _challenge(self, reason: str, *, proxy: bool) -> AccessDenied:
-        """Return the error that asks the client to authenticate, with status 401, or 407 if `proxy` is true."""
         if proxy:
             return AccessDenied(reason, 407, (("Proxy-Authenticate", basic.challenge(self._realm)),))
         challenges = []

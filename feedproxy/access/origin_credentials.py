@@ -100,8 +100,8 @@ class OriginCredentials:
         return next((credential.cache_key(target) for credential in own or shared), target)
 
     def with_cache_key(self, request: Request, user: str) -> Request:
-        """Return the request with its cache key as target (`key_for`). If the key names a credential of the operator,
-        the client's own credentials are removed."""
+        """Return the request of `user` with its cache key as target (`key_for`). If the key names a credential of the
+        operator, the client's own credentials are removed."""
         key = self.key_for(request.target, user)
         if key == request.target:
             return request

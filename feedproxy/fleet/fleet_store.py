@@ -54,8 +54,7 @@ class FleetStore(PermittedStore):
         self.received_count = 0
         self._events = events
         self.content_received: Signal[Resource] = Signal()
-        """Signal with each permitted copy of another machine that is a feed with other content than this machine's
-        copy."""
+        """Signal with a permitted copy of another machine: a feed with other content than this machine's copy."""
 
     # -- the Store protocol
 

@@ -165,8 +165,8 @@ PUBLISH = Script(
 return text(publish(KEYS[1], KEYS[2], ARGV[1], ARGV[2], 0, ARGV[3]))
 """
 )
-"""Publish an event and append it to the log. Return its number. KEYS: sequence, log. ARGV: channel, length of the log,
-message."""
+"""Publish an event and append it to the log. Return the event's number. KEYS: sequence, log. ARGV: channel, length of
+the log, message."""
 
 PUBLISH_UNLOGGED = Script("return redis.call('PUBLISH', ARGV[1], ARGV[2])")
 """Publish an event that can be lost. ARGV: channel, message."""

@@ -17,7 +17,8 @@ WAIT_TIMEOUT: Seconds = 0.25
 """While another machine holds a lease, the lease is requested again after this many seconds, or when an event reports
 that the lease has ended."""
 WAITING_MAX = 10_000
-"""At most this many targets are remembered while another machine holds their lease."""
+"""For at most this many targets, an event ends the wait for another machine's lease. For all others, the wait lasts
+WAIT_TIMEOUT seconds."""
 
 PEER_INSTANT_MAX: Seconds = 60
 """Another machine can reserve the instant of a request to a site, and state the end of a pause (site_interval.py). If

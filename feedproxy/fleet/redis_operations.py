@@ -76,11 +76,10 @@ class RedisOperations:
         return StoredCopy(self._integer(version), data)
 
     async def acquire_lease(self, target: str, known_version: int, own: int = 0) -> tuple[int, StoredCopy]:
-        """Acquire the lease of a target. Return the lease's token, and the stored version with its copy
-        (`get_if_later`).
+        """Acquire the lease of a target. Return the lease's token and the stored version. A version later than
+        `known_version` comes with its copy. The token is 0 if another machine holds the lease.
 
-        The token is 0 if another machine holds the lease. `own` is the token of the lease that this machine already
-        holds, or 0.
+        `own` is the token of the lease that this machine already holds, or 0.
         """
         names = self.keys
         keys: list[str | bytes] = [names.lease(target), names.copy(target), names.fencing_counter]

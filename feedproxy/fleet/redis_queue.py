@@ -26,7 +26,7 @@ logger = logging.getLogger("feedproxy.fleet")
 
 WAITING_MAX = 100_000
 """The queue holds the copies of at most this many targets. Above the limit, the oldest target is dropped. A later
-comparison (synchronization.py) finds its copy."""
+comparison (synchronization.py) finds the copy of this target."""
 PURGES_MAX = 100_000
 """The queue holds the purges of at most this many targets. Above the limit, the oldest is dropped."""
 EVENTS_MAX = 10_000

@@ -49,8 +49,8 @@ class SubscriberSums:
     """Exchange of reader counts with Redis. It sends this machine's readers, and receives the numbers of subscribers on
     all machines.
 
-    `confirmed_claim` returns the number of subscribers that a feed service claims, as far as it is confirmed. The
-    readers of a feed are counted exactly if there are at most `exact_max`.
+    `confirmed_claim` returns the confirmed number of subscribers that a feed service claims. The readers of a feed are
+    counted exactly if there are at most `exact_max`.
     """
 
     def __init__(

@@ -281,7 +281,6 @@ class FleetSynchronization:
     # -- events
 
     async def _apply_event(self, event: FleetEvent) -> None:
-        """Apply an event of another machine."""
         target, coordination = event.target, self.store.coordination
         match event.kind:
             case "put":

@@ -26,7 +26,8 @@ class RateLimiter:
             raise TooManyRequests(f"too many {what} from this address; try again in a minute")
 
     def allow(self, address: str, now: Instant, per_minute: int) -> bool:
-        """Count a request of a client. Return False if the client exceeds `per_minute` a minute; 0 means no limit."""
+        """Count a request of a client. Return False if the client's network exceeds `per_minute` requests a minute,
+        otherwise True. If `per_minute` is 0, there is no limit."""
         if per_minute <= 0:
             return True
         source = client_network(address)

@@ -34,10 +34,10 @@ CLOCK_STEP_MIN: Seconds = 60
 steps."""
 
 DUE_MAX: Seconds = 7_200
-"""After a start, every delivery and refresh is due within this many seconds, the longest delay between two retries. A
-later due time was computed while the clock was ahead.
+"""After a start, every delivery and refresh is made due within this many seconds, the longest delay between two
+retries. A later due time was computed while the clock was ahead.
 
-The expiries of subscriptions stay as they are, because the clock can still be at 1970, and be set forward soon.
+The expiries of subscriptions are not changed, because the clock can still be at 1970, and be set forward soon.
 """
 
 SCHEMA_VERSION = 2

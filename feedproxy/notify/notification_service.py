@@ -315,7 +315,7 @@ class NotificationService:
         return await self._next_due()
 
     async def _next_due(self) -> _NextDue:
-        """Read in one transaction when each kind of work is due next. Most iterations find nothing due."""
+        """Return when each kind of work is due next, read in one transaction. Most iterations find nothing due."""
         subscriptions, refresh_requests, queue = self.subscriptions, self.refresh_requests, self.queue
         instants = await self.database.run(
             lambda db: (subscriptions.next_due(db), refresh_requests.next_due(db), queue.next_due(db))
@@ -369,8 +369,8 @@ class NotificationService:
     async def _reconcile(self) -> None:
         """Record the changes that the previous process has left unrecorded.
 
-        Each worker records the changes of the feeds that it owns. If two workers recorded the same change, both would
-        make its deliveries, because a claim excludes only other machines.
+        Each worker records the changes of the feeds that it owns. Otherwise two workers would make the deliveries of
+        the same change, because `claim_delivery` excludes only other machines.
         """
         try:
             snapshots = list[FeedSnapshot]()

@@ -111,7 +111,7 @@ class RefreshRequests:
         self._wake()
 
     async def enqueue_unknown(self, address: str) -> None:
-        """Enqueue the fetch of an unknown URL. Above the limit UNKNOWN_FETCHES_PER_MINUTE, do nothing."""
+        """Enqueue the fetch of the unknown URL `address`. Above the limit UNKNOWN_FETCHES_PER_MINUTE, do nothing."""
         if self.rate_limiter.allow(ALL_CLIENTS, self._clock.now(), UNKNOWN_FETCHES_PER_MINUTE):
             await self.enqueue([address])
 

@@ -70,7 +70,7 @@ class Subscription:
     failures: int = 0
     """Number of consecutive failed deliveries."""
     note: str = ""
-    """Reason of the last outcome, for the operator."""
+    """Reason of the last delivery's or push's outcome, for the operator."""
     moved_from: str = ""
     """The original topic of a feed that has moved to `topic`, or "" if the feed has not moved."""
 
@@ -272,7 +272,8 @@ class Subscriptions:
     async def extend(
         self, number: int, *, expires: Instant, renew_at: Instant | None = None, state: State | None = None
     ) -> None:
-        """Set expiry, renewal and state. A paused subscription keeps its state."""
+        """Set expiry, renewal and state of the subscription with this id. A paused subscription keeps its state, and so
+        does any subscription if `state` is None."""
         statement = (
             "UPDATE subscriptions SET expires = ?, renew_at = ?,"
             " state = CASE WHEN state = 'paused' THEN state ELSE coalesce(?, state) END WHERE id = ?"
@@ -305,8 +306,8 @@ def callback_site(url: str) -> str:
 def record_attempt(
     db: sqlite3.Connection, number: int, at: Instant, reason: str, *, success: bool, started: Instant = math.inf
 ) -> None:
-    """Record the outcome of a delivery for a subscription, or of a push, within a transaction. If another outcome was
-    recorded since the instant `started`, the reason of that outcome is kept."""
+    """Record the outcome of a delivery or push for the subscription with this id, within a transaction. If another
+    outcome was recorded since the instant `started`, the reason of that outcome is kept."""
     db.execute(
         "UPDATE subscriptions SET last_try = ?1,"
         " note = CASE WHEN last_try > ?2 AND last_try < ?3 THEN note ELSE ?4 END,"

@@ -105,8 +105,8 @@ async def _feeds_of_site(service: NotificationService, url: str) -> list[str]:
 
 
 def named_address(service: NotificationService, address: str, base: str) -> str:
-    """Return the normalised URL that a client names. If it is a gateway URL, return its target instead. Raises
-    BadTarget if the URL is invalid."""
+    """Return the normalised form of the URL `address`, or the target of a gateway URL below `public_url` or `base`.
+    Raises BadTarget if the URL is invalid."""
     url, settings = uri.normalise(address.strip()), service.settings()
     for own_url in (settings.public_url, base):
         prefix = own_url.rstrip("/") + "/"

@@ -1,8 +1,9 @@
-"""Keyed responses: responses for requests with client-specific fields, stored beside the shared responses.
+"""Keyed responses: responses for requests with client-specific fields, such as credentials. They are stored beside the
+shared responses.
 
-The *key* of a request contains its client-specific fields. A keyed response answers only requests with the same key. A
-keyed response does not affect other clients: an error does not count as a failure of the feed, and a redirect or 410
-does not move or end the feed.
+The *key* of a request contains its client-specific fields. A keyed response answers only requests with the same key. It
+does not affect other clients: an error does not count as a failure of the feed, and a redirect or 410 does not move or
+end the feed.
 """
 
 import re
@@ -113,11 +114,8 @@ def is_client_specific(context: RequestContext, result: RefreshResult) -> bool:
 
 
 def needs_shared_copy(context: RequestContext, result: RefreshResult, resource: Resource | None, now: Instant) -> bool:
-    """Return whether a client-specific request shows that the shared copy must be refreshed.
-
-    `result` is the result of the request, and `resource` the stored resource after the request. The shared copy must be
-    refreshed if it is stale or missing in `resource`.
-    """
+    """Return whether the shared copy must be refreshed after a client-specific request, because it is stale or missing
+    in `resource`. `result` is the result of the request, and `resource` the stored resource after it."""
     upstream, response = context.upstream, result.response
     is_shared = response is None or not len(response.key)
     if resource is None or resource.channel is None:

@@ -77,11 +77,9 @@ def _public_value(name: str, value: str, secret: frozenset[tuple[str, str]]) -> 
 
 
 def _public_address(address: str, secret: frozenset[tuple[str, str]]) -> str:
-    """Return the address without the query parameters that disclose a secret.
-
-    `secret` contains the names and values of secret parameters. A parameter of the address is removed if it equals one
-    of them, or if its value is an address that contains one of them.
-    """
+    """Return the address without the query parameters that disclose a secret. `secret` contains the secret parameters,
+    as names and values. A parameter of the address discloses a secret if it is secret itself, or if its value is an
+    address with a secret parameter."""
     start, mark, rest = address.partition("?")
     query, hash_mark, fragment = rest.partition("#")
     remaining = [part for part in query.split("&") if not any(map(partial(_contains, part), secret))]

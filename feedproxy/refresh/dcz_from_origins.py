@@ -36,8 +36,7 @@ _OF_CODED_CONTENT = ("content-encoding", "content-digest", "repr-digest", "diges
 """Fields that describe coded content. They are removed when the content is decoded."""
 
 CONTENT_BYTES_MAX = 8 * 1024 * 1024
-"""The stored content is offered to the origin as a dictionary only if the sum of its sizes in all stored codings is at
-most this many bytes."""
+"""Stored content of more than this many bytes, in all codings together, is not offered as a dictionary."""
 
 HASHED_ON_LOOP_MAX = 64 * 1024
 """The event loop itself hashes content of at most this many bytes. A thread hashes larger content."""

@@ -27,11 +27,11 @@ def find(
     *,
     own_agent: bool,
 ) -> RefreshResult | None:
-    """Return the result of a refresh by another process, for a request with these fields.
+    """Return the result of a refresh by another process, for a request with these fields. Return None if no process has
+    fetched the target since `before`, or if the request selects no newer response.
 
-    `before` is the resource as stored before the refresh, and `stored` as stored now. `own_agent` is true if the
-    request has feedproxy's own User-Agent. Return None if no process has fetched the target since `before`, or if the
-    request selects no newer response.
+    `before` is the resource before the refresh, and `stored` the resource now. `own_agent` is true if the request has
+    feedproxy's own User-Agent.
     """
     if stored is None or (before is not None and stored.fetched <= before.fetched):
         return None

@@ -84,7 +84,6 @@ class RefreshPipeline:
     def _with_response_key(
         self, job: RefreshJob, received: Received | FeedproxyError, stored: Resource | None
     ) -> RefreshJob:
-        """Return the job with the key for storing the received response (client_keyed_responses.py)."""
         if isinstance(received, FeedproxyError) or job.pushed is not None or isinstance(received.chain.last, Oversized):
             return job
         is_feed = received.ingested.channel is not None

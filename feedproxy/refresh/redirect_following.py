@@ -84,10 +84,8 @@ class RedirectChain(Struct, frozen=True):
 def next_hop(
     visited: Sequence[str], reference: str, *, limit: int, to_target: Callable[[str], str] = lambda address: address
 ) -> FollowRedirect | StopFollowing:
-    """Return the decision whether to follow a redirect.
-
-    A redirect is not followed if its address cannot be fetched (`javascript:`, `file:`, userinfo) or was visited
-    before, or if `limit` redirects were followed.
+    """Return the decision whether to follow a redirect. A redirect is not followed after `limit` redirects, to an
+    address that was visited before, or to an address that cannot be fetched (`javascript:`, `file:`, userinfo).
 
     `visited` contains the normalised targets so far. `reference` is the received Location, or newLocation of an XML
     redirect document. `to_target` maps a public address to the target at the upstream.

@@ -379,7 +379,8 @@ class RefreshCoordinator:
         return self._store.get(target)
 
     async def _run_job(self, job: RefreshJob, stored: Resource | None) -> RefreshResult:
-        """Run the job and report the changes of the stored resource, which is `stored` before the job."""
+        """Run the job and return its result. Report the changes of the stored resource, which was `stored` before the
+        job."""
         target, token = job.request.target, object()
         epoch = self._coordination.invalidation_epoch(target)
         is_first = stored is None or stored.channel is None

@@ -55,10 +55,11 @@ class RunningRefreshes(SingleFlight[object, RefreshResult]):
 
 
 def collapse_keys(context: RequestContext, resource: Resource | None) -> tuple[object, ...]:
-    """Return the keys of the refreshes that this request may share, in the order in which to try them.
+    """Return the keys of the refreshes that this request may share, in the order in which to try them. The result is
+    empty if the request needs a refresh of its own.
 
-    The result is empty if the request needs a refresh of its own. The first requests for a target share one refresh
-    even if they ask for different languages, because most feeds are the same in all languages.
+    The first requests for a target share one refresh even if they ask for different languages, because most feeds are
+    the same in all languages.
     """
     target, upstream = context.request.target, context.upstream
     if upstream.sends_range or upstream.has_credentials or upstream.request.method != "GET":

@@ -65,8 +65,7 @@ def received_response(job: RefreshJob, fetched: Fetched, ingested: IngestedConte
 
 
 def final_target(job: RefreshJob, at: str) -> str | None:
-    """Return the target that sent the response after redirects. Return "" if this is the requested target, and None if
-    the target is unknown."""
+    """Return the target that sent the response: `at`, "" if it is the requested target, or None if it is unknown."""
     if job.pushed is not None and job.validate is not None:
         return job.validate.final_target  # a push is content for the stored response
     return "" if at == job.request.target else at
@@ -207,12 +206,12 @@ def resource_after_unstored(job: RefreshJob, stored: Resource | None, learned: R
     """Return the resource to store after a response that is not stored.
 
     `learned` has all facts from the response. `is_good` is true if the status is 200 or 304, and no stored response is
-    served instead.
+    served instead. Varying fields are fields of the request that Vary nominates.
 
     * A failed request with varying fields changes nothing, because these fields can have caused the failure.
     * If a copy is stored, a request with `no-store` changes only the failures and the time of the last fetch.
-    * After any other request, the facts in `learned` are stored. The stored failures remain if the request had varying
-      fields and was a HEAD or got oversized content: the failures in `learned` belong to these fields only.
+    * Any other request stores the facts in `learned`. If it had varying fields, and was a HEAD or got oversized
+      content, the stored failures remain: those in `learned` belong to these fields only.
     """
     if stored is None:
         stored = Resource(learned.target)
@@ -226,7 +225,7 @@ def resource_after_unstored(job: RefreshJob, stored: Resource | None, learned: R
 
 
 def is_worth_storing(resource: Resource) -> bool:
-    """Return whether the resource has a response, a channel, a relocation, a failure or a size above `buffer_max`.
+    """Return whether the resource has a response, a channel, a relocation, a failure, or content above `buffer_max`.
     Other resources are not stored, because clients can request any number of targets that do not exist."""
     has_content = resource.responses or resource.channel
     return bool(has_content or resource.relocation or resource.oversized or resource.failures.next_try)

@@ -54,7 +54,7 @@ _REFUSALS_OF_FIELDS = frozenset({400, 403, 406, 412, 413, 431})
 """Status codes with which origins and their firewalls refuse the fields of a request."""
 
 _REFUSALS_OF_CLIENT = frozenset({403, 429})
-"""Status codes below 500 with which origins limit the requests of a client. Retry-After then counts for all content."""
+"""Status codes below 500 that limit the requests of a client. Their Retry-After is obeyed for pages, too."""
 
 
 class Received(Struct, frozen=True):
@@ -361,7 +361,6 @@ class ResponseInterpreter:
         return True
 
     def _apply_outcome(self, case: _Case) -> RefreshResult:
-        """Return the result of an outcome, as the content guard decides."""
         verdict = _verdict(case)
         match verdict:
             case KeepStored():
@@ -432,7 +431,6 @@ class ResponseInterpreter:
 
 
 def _verdict(case: _Case) -> Verdict:
-    """Return the content guard's decision about the outcome."""
     before, outcome, ingested = case.before, case.outcome, case.ingested
     if before.channel is None and case.is_feed and outcome.status is None and (failure := classify(outcome)):
         # The guard protects shared copies only. A failure delays the client's next request nevertheless.
@@ -532,8 +530,8 @@ def _storing_refusal(job: RefreshJob, response: StoredResponse) -> str:
 
 
 def _is_worth_storing(response: StoredResponse, job: RefreshJob) -> bool:
-    """Return whether the response can be used later. It can be used later if it is a feed, can be validated, or has a
-    lifetime, or if RFC 5861 permits stale use."""
+    """Return whether the response can be used later: it is a feed, can be validated, has a lifetime, or may be used
+    stale (RFC 5861)."""
     if response.content.feed or validation.conditional_fields(response):
         return True
     targeted = job.settings.is_targeted

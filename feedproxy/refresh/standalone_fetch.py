@@ -62,7 +62,6 @@ async def follow_saved_redirect(body: bytes, source: str, settings: Settings) ->
 
 
 async def _follow_xml_redirects(document: Document, settings: Settings) -> Document:
-    """Return the document at the end of a chain of XML redirects (RSS Feed State)."""
     visited = [document.final_address]
     to_target = functools.partial(redirect_target, start=document.address, settings=settings)
     while (redirect := xml_redirect.read(document.body)) is not None:

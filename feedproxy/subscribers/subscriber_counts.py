@@ -130,8 +130,8 @@ class SubscriberCounts:
 
     @contextlib.contextmanager
     def keep_peer_reads(self) -> Iterator[None]:
-        """Keep the requests that other workers report while this worker loads another worker's counts. They are added
-        after the loaded counts have replaced this worker's counts, because these can lack them."""
+        """Keep the requests that other workers report while this worker loads another worker's counts. Then add them to
+        the loaded counts, which can lack them."""
         self._kept_reads = []
         try:
             yield

@@ -135,7 +135,6 @@ class AddressPolicy:
             self._check_loopback()
 
     def _check_loopback(self) -> None:
-        """Raise Forbidden if no loopback address is permitted."""
         if not any(network.overlaps(_LOOPBACK[network.version]) for network in self._networks):
             self.check_address("127.0.0.1")
 

@@ -56,7 +56,7 @@ def frame_message(
 
 
 def is_persistent(lines: tuple[Line, ...], minor: int) -> bool:
-    """Return True if the field Connection permits another request on the connection after HTTP/1.`minor`."""
+    """Return True if HTTP/1.`minor` and the field Connection in `lines` permit another request on the connection."""
     options = members(lines, b"connection")
     # "If the received protocol is HTTP/1.0, the "keep-alive" connection option is present ..." -- section 9.3
     return b"close" not in options and (minor > 0 or b"keep-alive" in options)

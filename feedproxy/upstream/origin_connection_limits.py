@@ -228,7 +228,7 @@ class FairLimits:
             usage.unknown += not slot.requester.is_known
 
     def _exceeded_limit(self, slot: Slot) -> tuple[str, str] | None:
-        """Return the first share that is full for a waiting request, or None if all its shares have room."""
+        """Return the kind and name of the first full share of a waiting request, or None if all have room."""
         for key in slot.keys:
             usage, limit = self._usages.get(key), self._limits[key[0]]
             if usage is None:
@@ -298,8 +298,8 @@ class ReceivingLimit:
         self._total = 0
 
     def record(self, slot: Slot, size: int) -> None:
-        """Record that the response in this slot has `size` bytes so far. Above the limit, end one exchange. It is the
-        largest of the client with the most incomplete content."""
+        """Record that the response in this slot has `size` bytes so far. Above the limit, end the largest exchange of
+        the client that has the most incomplete content."""
         self._total += size - self._sizes.get(slot, 0)
         self._sizes[slot] = size
         if self._total > self._bytes_max:

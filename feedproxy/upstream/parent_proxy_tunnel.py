@@ -115,7 +115,6 @@ async def _connect_first(
 
 
 async def _connect_address(ip: str, port: int) -> socket.socket:
-    """Connect to this address and return the socket. Raises OSError if the connection fails."""
     sock = socket.socket(socket.AF_INET6 if ":" in ip else socket.AF_INET, socket.SOCK_STREAM)
     try:
         sock.setblocking(False)

@@ -88,7 +88,7 @@ def _parse_status_line(line: bytes) -> tuple[int, int, bytes]:
 
 
 def find_end(data: bytes | bytearray) -> int:
-    """Return the length of the head at the start of `data` with its empty line, or 0 if it is incomplete."""
+    """Return the length of the head in `data` with its empty line, or 0 if the head is incomplete."""
     match = _HEAD.match(data)
     return match.end() if match else 0
 

@@ -14,7 +14,7 @@ from feedproxy.upstream.upstream_errors import FetchTimeout, Unreachable
 
 
 class ProbedCertificate(Struct, frozen=True):
-    """The expiry of a certificate, the negotiated protocol (`h2`), and the TLS version (`TLSv1.3`)."""
+    """The expiry of a certificate, the negotiated protocol, such as `h2`, and the TLS version, such as `TLSv1.3`."""
 
     not_after: Instant
     protocol: str

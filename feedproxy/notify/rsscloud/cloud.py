@@ -146,8 +146,8 @@ class RssCloudServer:
     # -- pings
 
     async def ping(self, parameters: tuple[object, ...], call: Call) -> bool:
-        """Answer a call of `rssCloud.ping`. The answer to a well-formed call is true. Raises MalformedCall if the
-        parameters have the wrong number or types."""
+        """Answer a call of `rssCloud.ping`. Return True for each call with valid parameters. Raises MalformedCall if
+        the parameters have the wrong number or types."""
         if len(parameters) != 1 or not isinstance(parameters[0], str):
             raise MalformedCall("invalid ping: expected one parameter, the URL of the changed feed")
         await self._accept_ping(parameters[0], call.client)

@@ -96,7 +96,7 @@ class Subscriber:
             self._without_hub.add(resource.target)
 
     def _on_expired(self, subscription: Subscription) -> None:
-        """Check the feed of a lease that has ended, because the hub accepted no request to renew the lease."""
+        """Check the feed of a lease that has ended without renewal."""
         if subscription.role is Role.PUBLISHER and subscription.protocol == NAME:
             self._check_soon(subscription.topic)
 

@@ -295,7 +295,6 @@ class HelperPool:
         helper.listener = asyncio.ensure_future(self._listen(helper, own_end))
 
     async def _listen(self, helper: _Helper, own_end: socket.socket) -> None:
-        """Receive the results of a helper until it exits."""
         reader, helper.writer = await asyncio.open_connection(sock=own_end, limit=READ_BUFFER)
         try:
             async with asyncio.timeout(START_TIMEOUT):
@@ -417,7 +416,6 @@ class HelperPool:
             self._ended.set()
 
     def _fall_back_to_threads(self) -> None:
-        """Run the waiting jobs in threads until a helper process is ready."""
         if not self._in_threads:
             logger.warning("helper pool: running jobs in threads until a helper process is ready")
         self._in_threads = True

@@ -35,7 +35,7 @@ NICENESS_SLOW = 19
 """Niceness of a helper in the slow lane, so that quick jobs run first."""
 
 NUMBER_SIZE = 8
-"""Size of a number on the socket, in bytes. The length before each message is such a number."""
+"""Size of each number before a message (the number of its parts, and their lengths), in bytes."""
 
 START_HELPER, KILL_HELPER = b"S", b"K"
 """Commands to the template process to start or kill a helper. The number of the helper follows."""
@@ -44,7 +44,7 @@ OUT_OF_BAND_MIN = 16 * 1024
 """A byte string of at least this many bytes is sent beside the pickle instead of in it."""
 
 PARTS_MAX = 1024
-"""Maximum number of parts, such as bodies, in a message between a worker and its helper process."""
+"""Maximum number of parts (byte strings) in a message between a worker and its helper process."""
 
 type Parts = list[bytes]
 """A pickle, and the long byte strings to which the pickle refers by number."""

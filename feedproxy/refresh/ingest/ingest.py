@@ -40,7 +40,7 @@ from feedproxy.store.resource import DeltaBase
 from feedproxy.store.versions_for_dictionaries import PreviousContents
 
 CONTENT_HASH_BYTES = 10
-"""Number of bytes of SHA-256 that identify a content."""
+"""Length of the hash that identifies content, in bytes of SHA-256."""
 
 PAGE_BYTES = 8192
 """This many bytes at the beginning of a page are kept, to recognise a bot challenge (policy/bot_challenge.py)."""
@@ -67,8 +67,8 @@ class IngestedContent(Struct, frozen=True):
     new_publications: tuple[Instant, ...] = ()
     """The items' publication dates that lie after the previous fetch. Empty if the content has not changed."""
     previous_channel: Channel | None = None
-    """The previously stored channel, with the content digest that this ingestion computed for it. Otherwise None. The
-    digest of a new feed is deferred until the first change of the feed (`_defers_digest`)."""
+    """The previously stored channel with its content digest, if this ingestion has computed the digest. Otherwise None.
+    The digest of a new feed is deferred until the first change of the feed (`_defers_digest`)."""
 
     def is_change(self, previous: Channel | None) -> bool:
         """Return whether the content of the feed differs from that of the previous channel."""
@@ -93,8 +93,6 @@ FAST_PATH_DECODED_MAX = 128 * 1024
 """The event loop itself ingests a feed of at most this many bytes after decoding. 60 KB take about 0.25 ms."""
 
 NO_CONTENT = Content(Bodies({}))
-"""The content of a response without content."""
-
 NOT_INGESTED = IngestedContent(NO_CONTENT)
 """The ingested content of a response without content, such as a 304, or with content above `buffer_max`."""
 
@@ -111,7 +109,7 @@ class KnownFeed(Struct, frozen=True):
     """The stored content. New content that is equivalent to it does not replace it."""
     channel: Channel | None = None
     codings: tuple[str, ...] = ()
-    """The codings to make, in addition to the coding that the waiting client prefers."""
+    """The codings in which new content is stored, beside the coding that the waiting client prefers."""
     superseded: tuple[StoredResponse, ...] = ()
     """The stored feeds that new content replaces."""
     first_seen: Instant | None = None
@@ -327,10 +325,10 @@ def _defers_digest(channel: Channel | None, content_hash: str) -> bool:
 
 
 def document_without_digest(digest: str, variants: Iterable[StoredResponse]) -> tuple[bytes, str | None] | None:
-    """Return the document of a feed with a deferred content digest, and the document's declared media type.
+    """Return the stored document of a feed with a deferred content digest, and the document's declared media type.
 
-    `digest` is the feed's digest. A deferred digest is a marker that contains the hash of the document. Return None if
-    the digest is not deferred, or if the document is not stored any more.
+    `digest` is the feed's digest. If it is deferred, it is a marker with the hash of the document. Return None if it is
+    not deferred, or if the document is not stored any more.
     """
     content_hash = pending_hash(digest)
     for stored in variants if content_hash is not None else ():
@@ -376,8 +374,8 @@ def _first_document(superseded: Sequence[StoredResponse]) -> bytes | None:
 def ingest_fast_path(
     response: Response, settings: Settings, *, self_href: str, now: Instant, accept_encoding: str | None
 ) -> IngestedContent | None:
-    """Return the ingested content of a small new feed, or None if `ingest` is needed. The result is None for a document
-    that is large or uncommon, or must be edited or compressed."""
+    """Return the ingested content of a small new feed. Return None if `ingest` is needed: for a document that is large,
+    has an uncommon form, or must be edited or compressed."""
     label = response.fields.combined("content-encoding")
     layers = content_coding.layers(label)
     if (
@@ -460,8 +458,8 @@ def _encode_bodies(
 
 
 def _leave_out_decoded(bodies: Mapping[str, bytes], accept_encoding: str | None) -> Bodies:
-    """Return the bodies. If the waiting client does not need the decoded body, only its length is returned. The decoded
-    body can be made from the gzip body in 0.05 ms. If there is no gzip body, all bodies are kept."""
+    """Return the bodies to keep. If the waiting client does not need the decoded body, only the length of this body is
+    kept: it can be made from the gzip body in 0.05 ms. If there is no gzip body, all bodies are kept."""
     if "gzip" not in bodies or not satisfies(accept_encoding, bodies):
         return Bodies(bodies)
     return Bodies({**bodies, "identity": len(bodies["identity"])})

@@ -80,8 +80,8 @@ def _unread_since(stored: Resource | None) -> Instant | None:
 
 
 def _previous_contents(job: RefreshJob, stored: Resource | None) -> PreviousContents | None:
-    """Return the earlier contents of the feed, as dictionaries. Return None if nothing is stored, if the job validates
-    no response, or if the validated response must not be a dictionary."""
+    """Return the earlier contents of the feed, as dictionaries. Return None if nothing is stored, or if the job
+    validates no stored response that may be a dictionary."""
     validated = job.validate
     if stored is None or validated is None or not is_shared(validated, job.settings):
         return None

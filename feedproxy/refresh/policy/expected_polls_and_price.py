@@ -37,15 +37,15 @@ HORIZON: Seconds = 30 * 3600
 of the next day, even after the last poll of a day."""
 
 MARGIN = 0.02
-"""The last part of a copy's lifetime, as a fraction of the lifetime. A poll that is expected in this part is treated as
-a poll after the lifetime, because readers' intervals vary."""
+"""The last part of a copy's lifetime, as a fraction of the lifetime. A poll expected in this part is planned as if it
+came after the lifetime, because readers' intervals vary."""
 
 MARGIN_MAX = 30.0
 """Maximum length, in seconds, of the last part of a lifetime that MARGIN determines."""
 
 RENEWED = 0.06
-"""After the lifetime, the first poll renews the copy. A plan assumes that this poll has come if the probability that it
-has not is below this value. An expected poll comes with a probability of 95 %, so one expected poll is enough."""
+"""After the lifetime, the first poll renews the copy. A plan assumes that a poll has come as soon as the probability of
+no poll is below this value. One expected poll is enough, because it comes with a probability of 95 %."""
 
 WAIT_PRICE = 2.0
 """Cost of a reader's wait for the origin, as a multiple of the price of a request. In a simulated week, one poll in

@@ -26,14 +26,12 @@ def plausible_last_modified(value: str | None, now: Instant) -> Instant | None:
 def with_last_modified(
     before: Resource, response: StoredResponse, request: Fields, *, own_agent: bool
 ) -> StoredResponse:
-    """Return the response. A feed gets a Last-Modified, because some feed readers validate only by date.
+    """Return the response, with a Last-Modified if it is a feed. Some feed readers validate only by date.
 
-    The Last-Modified of the origin is kept. The exception is a response with the date of the content that it replaces,
-    if these contents can be in different languages.
-
-    Otherwise, a stored variant with the same content determines the date. If there is none, the date is the arrival of
-    the content, but at least one second after the dates of all stored variants. No two stored versions then have the
-    same date.
+    The Last-Modified of the origin is kept, unless the replaced content has the same date and can be in another
+    language. Otherwise, a stored variant with the same content determines the date. If there is none, the date is the
+    arrival of the content, but at least one second after the dates of all stored variants. No two stored versions then
+    have the same date.
 
     The Date of the response counts as the arrival if it is earlier: a server "MUST NOT generate a Last-Modified date
     that is later than the server's time of message origination (Date)" (RFC 9110, section 8.8.2.1).

@@ -160,11 +160,11 @@ def record_failure(
 
 
 def causes_back_off(target: str, status: int | None, *, is_feed: bool) -> bool:
-    """Return whether a failure with this status causes a back-off.
+    """Return whether a failure with this status causes a back-off. `is_feed` is true if the target is a known feed.
 
-    `is_feed` is true if the target is a known feed: each failure of a feed except 401 causes a back-off. A 401 causes a
-    back-off only if it refuses the operator's credential, because further requests with this credential could lock the
-    account. Every other 401 asks the client for credentials, and is no failure of the origin.
+    Each failure of a feed except 401 causes a back-off. A 401 causes a back-off only if it refuses the operator's
+    credential, because further requests with this credential could lock the account. Every other 401 asks the client
+    for credentials, and is no failure of the origin.
     """
     if status == 401:
         return uri.without_fragment(target) != target

@@ -1,9 +1,8 @@
 """Request limits of sites. Origins state these limits by 429, Retry-After and the RateLimit fields.
 
-A reached limit pauses the fetches of all known feeds of the site until the limit is reset. A reached limit also doubles
-a factor: the staleness that a scheduled refresh at the site must save is multiplied by this factor
-(policy/expected_polls_and_price.py). The factor falls over some days. Limits in responses to requests with credentials
-are ignored.
+A reached limit pauses the fetches of all known feeds of the site until the limit is reset. It also doubles the price of
+the site's scheduled refreshes: the staleness that a refresh must save (policy/expected_polls_and_price.py). The price
+falls again over some days. Limits in responses to requests with credentials are ignored.
 """
 
 from collections.abc import Callable
@@ -29,11 +28,8 @@ host, a limit for the feeds of one publisher also pauses those of the others. Th
 """
 
 RAISE = 2.0
-"""When a site answers that a limit is reached (429, RateLimit), the price of the site's refreshes is multiplied by this
-factor, but only once in BACK_OFF_FIRST seconds.
-
-The price is the staleness, in seconds, that a refresh must save (option `polling`).
-"""
+"""A reached limit (429, RateLimit) multiplies the price of the site's refreshes by this factor, at most once in
+BACK_OFF_FIRST seconds. The price is the staleness, in seconds, that a refresh must save (option `polling`)."""
 
 FACTOR_MAX = 64.0
 """All reached limits of a site together multiply the price of its refreshes by at most this factor."""

@@ -74,8 +74,7 @@ IDLE: Seconds = 3600
 longer lifetime, the lifetime applies instead."""
 
 REVIEW: Seconds = 6 * 3600
-"""If a refresh costs more than the staleness that it saves, the next decision about the feed follows after this many
-seconds."""
+"""If a refresh costs more than it saves, the feed is considered again after this many seconds."""
 
 STATED = frozenset({Source.TARGETED, Source.S_MAXAGE, Source.MAX_AGE, Source.EXPIRES, Source.HINT})
 """Sources of lifetimes that the publisher states. All other lifetimes are estimates."""

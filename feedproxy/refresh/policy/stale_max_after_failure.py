@@ -31,8 +31,8 @@ REFUSED_STALE_MAX: Seconds = 86_400
 
 
 class StaleAllowance(Enum):
-    """The limit on the time for which a stale copy answers after a faulty response: LONG is `stale_max`, SHORT is at
-    most REFUSED_STALE_MAX, and NONE is no time."""
+    """The limit on the time for which a stale copy answers after a faulty response. LONG is `stale_max`. SHORT is
+    `stale_max`, but at most REFUSED_STALE_MAX. NONE is no time."""
 
     LONG = auto()
     SHORT = auto()
@@ -66,7 +66,7 @@ class ContentFault(Struct, frozen=True):
 
 
 def classify(outcome: FetchOutcome) -> ContentFault | None:
-    """Return the fault in the outcome of a fetch of a feed, or None for a feed or a 304."""
+    """Return the fault in the outcome of a fetch, or None if the outcome is a feed or a 304."""
     status = outcome.status
     if outcome.channel is None and (name := bot_challenge.identify_vendor(outcome.fields, outcome.page)):
         return ContentFault(Detail.CHALLENGE, f"{name} answered with a check for browsers")
