@@ -5,9 +5,12 @@ import json
 import feedparser
 import pytest
 
+from feedproxy.errors import Overload
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.read.from_document import read
 from feedproxy.http.field_values import split_list
+from feedproxy.proxy.representations.conversion_cache import ConversionCache
+from feedproxy.refresh.ingest.helper_pool import HelpersExited
 from tests.stages.origin import a_feed
 from tests.stages.play import UPSTREAM
 
@@ -141,6 +144,21 @@ async def test_conversion_of_a_page_gets_406(door):
     told = json.loads(seen.plain)
     assert (told["code"], told["title"]) == ("not-a-feed", "This document is not a feed")
     assert "not a feed" in told["detail"]
+
+
+@pytest.mark.parametrize("error", [Overload("no process is free"), HelpersExited("the process has ended")])
+async def test_conversion_without_a_helper_gets_503_with_retry_after(door, error, monkeypatch):
+    proxy, origin, _ = await a_stage(door)
+
+    async def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr(ConversionCache, "get", fail)
+
+    seen = await proxy.ask(as_format(origin, "atom"))
+
+    seen.expect(503)
+    assert seen.fields.get("retry-after") == dict(error.fields)["Retry-After"]
 
 
 async def test_conversion_of_a_protected_feed_gets_401(door):

@@ -117,7 +117,7 @@ class Conversions:
             at = _public_address(call, self.settings_for(target).endpoint_prefix)
             return await self.convert(answer, answer.stored, request, output_format, at=at)
         except FeedproxyError as error:
-            problem = problem_response(error.status_hint, error.detail, str(error), request=request)
+            problem = problem_response(error.status_hint, error.detail, str(error), request=request, extra=error.fields)
             provenance = [line for line in answer.response.fields if line[0].lower() in _PROVENANCE_FIELDS]
             own = ("Cache-Status", answer.status.text())
             provenance = [line for line in provenance if line != own]
