@@ -6,13 +6,18 @@ from mitmproxy import ctx, exceptions, http
 
 from feedproxy import option_files
 from feedproxy.errors import UsageError
-from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.lab.record.har_redaction import KEEP_CHOICES, Redactor
 from feedproxy.lab.record.har_writer import HarWriter
 from feedproxy.lab.record.recorder import Recorder
 from feedproxy.proxy.public_feeds import is_public
 from feedproxy.server.addon import Addon
-from feedproxy.server.mitm.exchanges_from_flows import StableNames, client_exchange, flow_exchanges, origin_exchange
+from feedproxy.server.mitm.exchanges_from_flows import (
+    StableNames,
+    client_exchange,
+    flow_exchanges,
+    is_private,
+    origin_exchange,
+)
 
 logger = logging.getLogger("feedproxy.record")
 
@@ -85,9 +90,7 @@ class Record(Addon):
         seconds = max(0.0, app.clock.now() - at)
         case, names = self.flow_handler().state_of(flow), self._connections
         if case is not None and case.routed_request is not None and case.status is not None:
-            target, user = case.routed_request.request.target, case.client.user
-            key = app.parts.access_control.origin_credentials.key_for(target, user)
-            private = bool(user) or key != target or has_secret(case.final_target)
+            private = is_private(case, app.parts.access_control.origin_credentials)
             upstream = app.settings.upstream
             recorder.record(*client_exchange(flow, case, at, seconds, names, upstream), private=private)
         elif not app.enforces_targets:

@@ -12,10 +12,12 @@ from mitmproxy import io as flows
 from mitmproxy.exceptions import FlowReadException
 from msgspec.structs import replace
 
+from feedproxy.access.origin_credentials import OriginCredentials
 from feedproxy.client_network import client_network
 from feedproxy.errors import BadTarget, UsageError
 from feedproxy.http import uri
 from feedproxy.http.message import NO_FIELDS, Request
+from feedproxy.http.target_uri.url_redaction import has_secret
 from feedproxy.lab.record.exchange import Exchange, Recording, Side
 from feedproxy.lab.record.recorder import with_digest
 from feedproxy.lru_map import LRU
@@ -66,6 +68,14 @@ def client_exchange(
         client_side, reader=client.address, entrance=str(client.entrance), public=public if public != target else ""
     )
     return client_side, _body(response)
+
+
+def is_private(state: FlowState, credentials: OriginCredentials) -> bool:
+    """Return True if a recording must leave out the content for the client: the client is a user, or the content was
+    fetched with a credential of the operator or from an address with a secret."""
+    assert state.routed_request is not None
+    target, user = state.routed_request.request.target, state.client.user
+    return bool(user) or credentials.key_for(target, user) != target or has_secret(state.final_target)
 
 
 def origin_exchange(flow: http.HTTPFlow, at: float, seconds: float, connections: StableNames) -> ExchangeAndBody:
