@@ -1,7 +1,5 @@
 """The entrances: gateway, explicit proxy and reverse mode. The entrance determines the target of a request."""
 
-from typing import Any
-
 from mitmproxy import connection, ctx, exceptions, http
 from mitmproxy.addonmanager import Loader
 from mitmproxy.proxy import layer
@@ -22,12 +20,6 @@ from feedproxy.server.mitm.connect_and_interception import is_intercepted
 from feedproxy.server.mitm.handshake_deadlines import HANDSHAKE_RECORD
 from feedproxy.server.mitm.http_layer import install
 from feedproxy.server.mitm.supported_modes import check_modes
-
-
-def _peer(client: connection.Client) -> str | None:
-    """Return the address of a client, or None if it has disconnected. mitmproxy's type of `peername` excludes None."""
-    peer: tuple[Any, ...] | None = client.peername
-    return peer[0] if peer else None
 
 
 class Entrance(Addon):
@@ -77,20 +69,10 @@ class Entrance(Addon):
             app.listeners.add(port, for_readers=True)
 
     def client_connected(self, client: connection.Client) -> None:
-        app = self.app()
-        app.connections += 1
-        self.flow_handler().backpressure.on_client_connected(client, ctx.master.addons.get("proxyserver"))
-        if app.draining or app.connections > app.settings.max_connections:
-            client.error = "max_connections is reached"
-        elif (peer := _peer(client)) is None:
-            client.error = "the client has disconnected"
-        elif not self.flow_handler().connection_limiter.acquire(client.id, peer, app.settings):
-            client.error = "max_connections_per_address is reached"
+        self.flow_handler().on_client_connected(client, ctx.master.addons.get("proxyserver"))
 
     def client_disconnected(self, client: connection.Client) -> None:
-        app = self.app()
-        app.connections -= 1
-        self.flow_handler().connection_limiter.release(client.id)
+        self.flow_handler().release_connection(client.id)
         self.flow_handler().on_client_disconnected(client.id)
 
     def server_connect(self, data: ServerConnectionHookData) -> None:

@@ -1,15 +1,15 @@
 """Handling of mitmproxy's flows, from the request's head to the end of the response.
 
-The addons call one method for each hook: `on_connect` and `on_request_headers` for a head, `on_request` for a complete
-request, `on_response_headers` for the head of a streamed response, and `pop` at the end. A method refuses a request by
-raising FeedproxyError, for which `handle` sends the response.
+The addons call one method for each hook: `on_client_connected` for a connection, `on_connect` and `on_request_headers`
+for a head, `on_request` for a complete request, `on_response_headers` for the head of a streamed response, and `pop` at
+the end. A method refuses a request by raising FeedproxyError, for which `handle` sends the response.
 """
 
 import logging
 from collections.abc import Awaitable
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from mitmproxy import http
 from mitmproxy.connection import Client
@@ -131,6 +131,25 @@ class FlowHandler:
         self._content_budget = ContentBudget()
         self._flows: dict[str, FlowState] = {}
         self._flows_of_client: dict[str, set[str]] = {}
+
+    def on_client_connected(self, client: Client, proxyserver: Any) -> None:
+        """Count a new connection. If a limit is reached, or if the client has disconnected, refuse the connection by
+        setting its error. `proxyserver` is mitmproxy's addon of that name."""
+        app = self.app
+        app.connections += 1
+        self.backpressure.on_client_connected(client, proxyserver)
+        peer: tuple[Any, ...] | None = client.peername  # mitmproxy's type does not include None
+        if app.draining or app.connections > app.settings.max_connections:
+            client.error = "max_connections is reached"
+        elif not peer:
+            client.error = "the client has disconnected"
+        elif not self.connection_limiter.acquire(client.id, peer[0], app.settings):
+            client.error = "max_connections_per_address is reached"
+
+    def release_connection(self, client: str) -> None:
+        """Count a connection no longer, because its client has disconnected."""
+        self.app.connections -= 1
+        self.connection_limiter.release(client)
 
     async def handle(self, flow: http.HTTPFlow, handling: Awaitable[None]) -> None:
         """Await the handling of a flow in a hook, and refuse the flow after an exception. mitmproxy's hooks fail open:
