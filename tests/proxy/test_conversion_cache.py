@@ -1,5 +1,6 @@
 """Conversions are made once for each version, within size limits, and identified by the version's tag."""
 
+import asyncio
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
 
@@ -16,7 +17,7 @@ from feedproxy.lru_map import LRU
 from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations import conversion_cache
 from feedproxy.proxy.representations.conversion_cache import ConversionCache
-from feedproxy.refresh.ingest.helper_pool import HelperPool
+from feedproxy.refresh.ingest.helper_pool import HelperPool, HelpersExited
 from feedproxy.settings import Settings
 from tests.proxy.busy import refuse_first_job
 
@@ -117,3 +118,33 @@ async def test_conversion_refused_by_a_busy_pool_is_made_for_the_next_request(
             await cache.get(feed, FORMATS["atom"], "identity", Settings())
 
         assert b"<feed" in (await cache.get(feed, FORMATS["atom"], "identity", Settings())).body
+
+
+async def test_conversion_that_ended_its_helpers_is_tried_again_after_retry_after(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    jobs = []
+
+    async def fail(self: HelperPool, work: object) -> None:
+        jobs.append(work)
+        raise HelpersExited("the helper processes exited")
+
+    async def convert() -> None:
+        with pytest.raises(HelpersExited) as failed:
+            await cache.get(_stored(FEED % (1, b"word")), FORMATS["atom"], "identity", Settings())
+        assert dict(failed.value.fields) == {"Retry-After": "60"}
+
+    monkeypatch.setattr(HelperPool, "submit", fail)
+    timers = []
+    monkeypatch.setattr(asyncio.get_running_loop(), "call_later", lambda *timer: timers.append(timer))
+    cache = ConversionCache(HelperPool(), MemoryLimits.of(2**24))
+    await convert()
+    await convert()
+    assert len(jobs) == 1
+
+    [(seconds, drop, key)] = timers
+    drop(key)
+    await convert()
+
+    assert seconds == 60
+    assert len(jobs) == 2

@@ -25,7 +25,7 @@ from feedproxy.lru_map import LRU
 from feedproxy.memory_max_shares import MemoryLimits
 from feedproxy.proxy.representations.decoded_bodies import decode_or_none
 from feedproxy.refresh.ingest.coding_policy import compression_level
-from feedproxy.refresh.ingest.helper_pool import HelperPool
+from feedproxy.refresh.ingest.helper_pool import RETRY_AFTER, HelperPool, HelpersExited
 from feedproxy.settings import Settings
 from feedproxy.single_flight import SingleFlight
 
@@ -136,6 +136,8 @@ class ConversionCache:
     def _remember_failure(self, version: _Version, output_format: str, error: FeedproxyError) -> None:
         # Store a copy: a raised exception refers to its frames, and each further raise adds more frames.
         self._failed.put((version, output_format), copy(error), _length(version) + len(str(error)))
+        if isinstance(error, HelpersExited):
+            asyncio.get_running_loop().call_later(RETRY_AFTER, self._failed.drop, (version, output_format))
 
 
 def _length(version: _Version) -> int:

@@ -81,10 +81,14 @@ class JobLimitExceeded(FeedproxyError, status=502, detail="too-large"):
     """Error for a document that needs more time or memory than a job may use."""
 
 
+RETRY_AFTER: Seconds = 60
+"""Seconds after which a conversion during which helper processes exited is tried again."""
+
+
 class HelpersExited(FeedproxyError, status=503):
     """Error for a job during which helper processes exited, for example because memory ran out."""
 
-    fields = (("Retry-After", "60"),)
+    fields = (("Retry-After", str(RETRY_AFTER)),)
 
 
 @dataclass(slots=True, eq=False)
