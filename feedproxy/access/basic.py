@@ -1,4 +1,4 @@
-"""Basic credentials (RFC 7617): those of clients, and those for origins."""
+"""Basic credentials (RFC 7617), from clients and for origins."""
 
 import base64
 from dataclasses import dataclass, field

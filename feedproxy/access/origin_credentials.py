@@ -114,8 +114,8 @@ class OriginCredentials:
     def with_credentials(self, request: Request) -> Request:
         """Return the request with the credential that the fragment of its target names.
 
-        A request without a fragment is returned unchanged. If the credential is not for this target, the fragment is
-        removed and no credential added. Raises FetchError if the operator has removed the credential.
+        A request without a fragment is returned unchanged. If the credential is not for this target, only the fragment
+        is removed. Raises FetchError if the operator has removed the credential.
         """
         target, mark, name = request.target.partition(CREDENTIAL_MARK)
         if not mark:

@@ -132,8 +132,8 @@ class FleetStore(PermittedStore):
         """Apply `stored_copy`, a copy or purge from Redis, if it is later than this machine's copy. Return True if it
         was applied.
 
-        `epoch` is the target's invalidation epoch at the time of the request to Redis. If the target was purged here
-        since then, the copy is ignored, because Redis can still lack this purge.
+        `epoch` is the target's `invalidation_epoch` before the request to Redis. If the target was purged here since
+        then, the copy is ignored, because Redis can still lack this purge.
         """
         await self.load(target)
         if epoch != self.coordination.invalidation_epoch(target) or self.redis_queue.is_purge_pending(target):

@@ -1,7 +1,7 @@
 """The shared data in Redis: operations on copies, leases and events.
 
-All methods raise only RedisUnavailable and RedisRefused. A copy has the form on disk (store/resource_codec.py), perhaps
-compressed. An unreadable copy counts as absent.
+All methods raise only RedisUnavailable and RedisRefused. A copy has the form on disk (store/resource_codec.py), and can
+be compressed. An unreadable copy counts as absent.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ TRANSFER_TIMEOUT_FACTOR: float = 20
 
 
 class StoredCopy(Struct, frozen=True):
-    """The version of a target in Redis. If the version is later than the caller's, it comes with the copy, or without a
-    copy after a purge."""
+    """The version of a target in Redis, and the copy if the version is later than the caller's. A later version without
+    a copy means that the target was purged."""
 
     version: int
     data: bytes | None
@@ -117,11 +117,10 @@ class RedisOperations:
         return bool(accepted), self._integer(stored_version)
 
     async def purge(self, target: str, age: Seconds, version: int = 0) -> int:
-        """Delete the target's copy if it was fetched at least `age` seconds ago by the clock of Redis. With an age of
-        0, delete it in any case.
+        """Delete the target's copy if it was fetched at least `age` seconds ago by the clock of Redis, or if `age` is
+        0. Return the version of the purge, or 0 if the copy stays.
 
-        Return the version of the purge, or 0 if the copy stays. If the purge is sent again, `version` is the version
-        that Redis gave to it, and the age does not count.
+        If the purge is sent again, `version` is the version that Redis gave to it, and `age` is ignored.
         """
         names = self.keys
         keys: list[str | bytes] = [names.copy(target), names.fencing_counter, names.sequence, names.log]
@@ -158,8 +157,8 @@ class RedisOperations:
         return self._integer(number)
 
     def token_at(self, instant: Instant) -> int:
-        """Return the fencing token of a fetch without a lease at this instant: the microseconds by the clock of Redis,
-        as far as the difference of the clocks is known."""
+        """Return the fencing token of a fetch without a lease at this instant: the time in microseconds, corrected by
+        `_clock_difference`."""
         return _microseconds(instant) + self._clock_difference
 
     async def events_since(self, number: int) -> tuple[int, list[FleetEvent] | None]:

@@ -36,8 +36,8 @@ FLUSH_TIMEOUT: Seconds = 2
 """A caller waits at most this many seconds until queued messages, such as an operator's purge, are sent to Redis."""
 
 PURGE_DELAY_MAX: Seconds = 1
-"""A purge that has waited in the queue for at most this many seconds deletes the target's copy in any case. A purge
-that has waited longer deletes the copy only if it was fetched before the purge was requested."""
+"""A purge that is sent within this many seconds deletes the target's copy. A purge that is sent later deletes the copy
+only if the copy was fetched before the purge was requested."""
 
 PURGES_REPEATED_FOR: Seconds = 600
 """If Redis has perhaps lost data, the purges of the last PURGES_REPEATED_FOR seconds are sent again. A replica that

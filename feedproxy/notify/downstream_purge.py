@@ -1,5 +1,4 @@
-"""Purge sinks: caches in front of feedproxy, such as a CDN or Varnish. feedproxy makes them purge a feed when the feed
-changes.
+"""Purge sinks: caches in front of feedproxy, such as a CDN or Varnish. They must purge a feed when the feed changes.
 
     http://varnish.example:6081/                  PURGE, with the feed's key in a Surrogate-Key field
     url:http://nginx.example/                     PURGE of the feed's public path, for caches keyed by URL

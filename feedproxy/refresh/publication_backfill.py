@@ -51,10 +51,8 @@ class PublicationBackfill:
 
     async def _store_dates(self, target: str, document: bytes, published: tuple[Instant, ...], epoch: int) -> None:
         """Store the publication dates in `document`, unless the resource has another document or is being refreshed.
-
-        `epoch` is the invalidation epoch of the target before the document was read. After an invalidation, no dates
-        are stored.
-        """
+        `epoch` is the target's `invalidation_epoch` before the document was read. After an invalidation, no dates are
+        stored."""
         coordination = self._coordination
         if self._is_refreshing(target) or not await coordination.acquire_lease(target, local=True):
             return

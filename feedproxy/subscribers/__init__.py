@@ -1,1 +1,1 @@
-"""Subscriber counts of feeds: claimed subscribers and directly observed readers."""
+"""Subscriber counts of feeds: *direct readers*, counted by their own requests, and subscribers that fetchers claim."""

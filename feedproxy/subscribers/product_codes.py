@@ -14,7 +14,7 @@ class ProductNames:
         self._uses = [0] * len(self._names)
         self._numbers = {name: number for number, name in enumerate(self._names)}
         self.generation = 0
-        """Number of names that were added. A new name can have taken the number of a name without readers."""
+        """Number of names added so far. It changes when a number gets another name."""
 
     def __getitem__(self, number: int) -> str:
         return self._names[number]

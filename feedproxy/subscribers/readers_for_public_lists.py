@@ -72,8 +72,8 @@ def _unpack(readers: bytes) -> Readers:
 
 
 def _last_request(readers: bytes, pseudonym: int) -> int:
-    """Return the instant of the reader's last request, or 0 if the reader is not among `readers`. For a new reader
-    beside READERS_PER_FEED others, return the earliest instant of these instead."""
+    """Return the instant of the reader's last request. For a reader that is not among `readers`, return 0, or the
+    earliest instant if there are READERS_PER_FEED readers."""
     key = _KEY.pack(pseudonym)
     at = readers.find(key)
     while at > 0 and at % _READER.size:

@@ -3,7 +3,7 @@
 The form has five parts: the eight bytes `fpcount1`, the CRC-32 of all that follows, the length of the header, the
 header as JSON, and the readers. The header lists the feeds with their numbers of readers. For each feed, the pseudonyms
 of its readers follow, then their values. Numbers are little-endian: checksum and length have 4 bytes, all others 8. A
-new form must have another last digit of `fpcount1`. Unknown forms are refused, and counting starts from zero.
+new form changes the last digit of `fpcount1`. Unknown forms are refused, and counting starts from zero.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Fair limits for connections to origins and for name look-ups.
 
 Each connection or look-up takes a slot. The slots that one site, one host and port, or one client may take are its
-*share*. A request waits while one of its shares is full, and may end an exchange with a silent origin
+*share*. A request waits while one of its shares is full. It may end an exchange with a silent origin
 (`_find_evictable`). Waiting requests with free shares are admitted in their order. The memory of incomplete responses
 is limited, too. See docs/decisions/connection-limits.md.
 """

@@ -77,7 +77,7 @@ class Parent:
 
 def parse(text: str) -> Parent | None:
     """Return the parent that a value of the option names, or None for the values in DIRECT. Raises UsageError if the
-    value is invalid. Its message does not contain the value, which can include a password."""
+    value is invalid. The error's message does not contain the value, which can include a password."""
     return None if text in DIRECT else _parse(text, OPTION, None)
 
 

@@ -94,7 +94,7 @@ async def _connect_first(
 ) -> socket.socket:
     """Return the result of `open_socket` for the first of the parent's addresses that accepts a connection.
 
-    Raises ParentFailed if no address does so, ParentRefused if the parent refuses, and Overload if this machine lacks
+    Raises ParentFailed if none accepts, ParentRefused if the parent refuses, and Overload if this machine lacks
     resources.
     """
     reason: object = "it has no address"

@@ -81,7 +81,7 @@ class PendingChanges:
         await self._record(unrecorded)
 
     async def _record(self, snapshots: Sequence[FeedSnapshot]) -> None:
-        """Record changes. This machine first claims those that it found, so that only one machine makes their extra
+        """Record changes. First claim the changes that this machine found, so that only one machine makes their extra
         deliveries."""
         claimed = {
             snapshot.target

@@ -248,8 +248,8 @@ class DeliveryWorker:
         return bool(self._outcomes)
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait at most `timeout` seconds for the deliveries in progress, and cancel those that have not ended.
-        Cancelled deliveries remain in the queue, and are sent again after the next start."""
+        """Wait at most `timeout` seconds for the deliveries in progress, and then cancel the rest. Cancelled deliveries
+        remain in the queue, and are sent again after the next start."""
         await finish([task for _, task in self._running.values()], timeout)
         with contextlib.suppress(StoreError):
             await self._record_outcomes()

@@ -1,5 +1,4 @@
-"""The WebSub subscriber: it subscribes at the hubs of feeds that clients read, at one hub after another until a hub
-accepts.
+"""The WebSub subscriber. For each feed that clients read, it tries the feed's hubs in turn until a hub accepts.
 
 Each request has its own secret callback URL, `/-/push/websub/ID.TOKEN`, as WebSub, section 5.1, recommends. Only the
 last verified token is valid. Hubs sign pushes with a secret that feedproxy sends to the hubs. A request over https

@@ -1,14 +1,8 @@
-"""The content guard: only a good feed replaces a good copy.
+"""The content guard: only a good feed replaces a good copy. It compares the outcome of a fetch with the stored copy.
 
-The guard compares the outcome of a fetch with the stored copy. There are three decisions:
-
-    Replace          the update becomes the stored copy.
-    KeepStored       the copy stays, and is served up to `until`, unless HTTP forbids stale use.
-    PassThroughOnly  clients get the response, and HTTP alone decides whether it is stored.
-
-In a format change, the feed has another format, has become ill-formed, or has suddenly lost most of its items. A format
-change is accepted after several fetches with the changed format, over some hours, or when the copy is too old to be
-used.
+In a *format change*, the feed has another format, has become ill-formed, or has suddenly lost most of its items. A
+format change is accepted after several fetches with the changed format over some hours, or when the copy is too old to
+be used.
 """
 
 import time
@@ -57,8 +51,8 @@ class Replace(Struct, frozen=True):
 
 
 class KeepStored(Struct, frozen=True):
-    """The decision to serve the stored copy up to the instant `until`, with `detail` in Cache-Status. `pending_change`
-    is the format change to record, or None."""
+    """The decision to serve the stored copy up to the instant `until`, unless HTTP forbids stale use. `detail` is for
+    Cache-Status. `pending_change` is the format change to record, or None."""
 
     detail: Detail
     until: Instant
@@ -67,8 +61,9 @@ class KeepStored(Struct, frozen=True):
 
 
 class PassThroughOnly(Struct, frozen=True):
-    """The decision that clients get the response. `detail` names the fault of the response, or is None if there is no
-    fault. A fault delays the next fetch. `pending_change` is the format change to record, or None."""
+    """The decision that clients get the response. HTTP alone decides whether it is stored. `detail` names the fault of
+    the response, which delays the next fetch, or is None if there is no fault. `pending_change` is the format change to
+    record, or None."""
 
     reason: str
     detail: Detail | None = None

@@ -5,8 +5,8 @@ polls (subscribers/poll_rhythms.py) that are close together form a *cluster*. Th
 clusters is computed, and its first refresh is carried out.
 
 A copy may answer as long as HTTP and the feed's hints permit. If both state no lifetime, `lifetime_for` sets it. A poll
-after the lifetime causes a request to the origin in any case. A refresh shortly before such a poll costs no further
-request, and spares the reader the wait.
+after the lifetime always causes a request to the origin. A refresh shortly before such a poll costs no further request,
+and spares the reader the wait.
 """
 
 import math
@@ -33,8 +33,8 @@ CLUSTERS_MAX = 32
 """A plan has at most this many clusters of expected polls. Polls after the last cluster are ignored."""
 
 HORIZON: Seconds = 30 * 3600
-"""A plan considers the polls that are expected within this many seconds from now. Thirty hours include the first poll
-of the next day, even after the last poll of a day."""
+"""A plan considers the polls that are expected within this many seconds from now. Thirty hours from the last poll of a
+day include the first poll of the next day."""
 
 MARGIN = 0.02
 """The last part of a copy's lifetime, as a fraction of the lifetime. A poll expected in this part is planned as if it

@@ -10,7 +10,7 @@ Each of four rules can defer a fetch until an instant:
 If several rules defer the fetch, the latest instant applies, and the name of its rule is the `detail` of the response.
 
 `retry-after` and, for a time, `back-off` also defer clients' requests for which no usable copy is stored
-(`Deferred.forbids_request`). A rule that does so takes precedence over a rule with a later instant that does not.
+(`Deferred.forbids_request`). Such a rule takes precedence over the other rules, even if its instant is earlier.
 
 The first two rules apply to known feeds only. A feed that the operator has paused is not fetched at all.
 """

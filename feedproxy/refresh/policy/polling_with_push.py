@@ -1,9 +1,8 @@
-"""Polling of feeds with pushed changes.
+"""Polling of feeds with pushed changes. A hub or cloud pushes them, so that the feed needs less polling.
 
-A hub or cloud at which feedproxy has subscribed pushes changes, so that the feed needs less polling. While the feed has
-a *push lease*, the copy may be used for `push_interval` seconds, if HTTP permits the cache to choose a lifetime (RFC
-9111, sections 4.2.2 and 4.2.4). The push lease begins with a push. It lasts as long as the subscription, or until a
-refresh finds a change that was not pushed. After such a change, the feed is polled as usual until the next push.
+While the feed has a *push lease*, the copy may be used for `push_interval` seconds, if HTTP permits the cache to choose
+a lifetime (RFC 9111, sections 4.2.2 and 4.2.4). The lease begins with a push. It ends with the subscription, or with a
+change that was not pushed. The feed is then polled as usual until the next push.
 """
 
 from feedproxy.cache.cache_status import Detail

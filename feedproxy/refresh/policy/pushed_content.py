@@ -1,8 +1,8 @@
 """Pushed content, and the conditions under which it becomes the stored copy.
 
-Pushed content comes from a hub and can be incomplete: "For Atom and RSS feeds, the hub MAY remove already-delivered
-atom:entry or rss:item elements from the feed" (WebSub, section 7). Pushed content becomes the copy only if it is a feed
-of the same kind as the copy and appears complete. Any other push only causes a fetch.
+A hub can push incomplete content: "For Atom and RSS feeds, the hub MAY remove already-delivered atom:entry or rss:item
+elements from the feed" (WebSub, section 7). Pushed content becomes the copy only if it is a feed of the same kind as
+the copy and appears complete. Any other push only causes a fetch.
 """
 
 from collections.abc import Sequence
