@@ -1,7 +1,7 @@
 """Edits of responses if feedproxy's service does not handle the request, for example if an addon is loaded alone.
 
-`edit_response` applies one of the edits to a flow. An edit returns the response that it was called with if it changes
-nothing.
+`edit_response` applies one of the edits to a flow. An edit that changes nothing returns the response object that it
+got.
 """
 
 from collections.abc import Callable
