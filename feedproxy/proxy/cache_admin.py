@@ -196,8 +196,8 @@ class CacheAdmin:
         return "" if result.stored else result.reason or "it may not be stored"
 
     async def purge(self, target: str = "", *, pattern: str = "") -> list[str]:
-        """Delete a target, or all targets that match the glob `pattern`. Return the deleted targets. Refreshes of them
-        that are in progress do not store their results."""
+        """Delete a target, or all targets that match the glob `pattern`. Return the deleted targets. Refreshes in
+        progress of these targets do not store their results."""
         # Invalidate first: a write of another process then either precedes the delete or is refused.
         if target:
             forms = self._stored_forms(target)
