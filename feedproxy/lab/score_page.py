@@ -160,8 +160,8 @@ def _version_times(observations: Sequence[ObservedPoll]) -> Iterable[Instant]:
 
 
 def _group(positions: Iterable[tuple[float, str]], noun: str) -> Iterable[Mark]:
-    """Yield marks for pairs of a position in pixels and a label. Positions that would overlap share a mark, with their
-    number and `noun` as its label, such as "3 polls"."""
+    """Yield marks for pairs of a position in pixels and a label. Positions that would overlap share a mark. Its label
+    is their number and `noun`, such as "3 polls"."""
     close: list[tuple[float, str]] = []
     for mark in positions:
         if close and mark[0] - close[0][0] >= 2.5:
