@@ -216,8 +216,8 @@ class Supervisor:
             self._kill_hanging(now)
 
     def _start_reader(self) -> None:
-        """Start a process that reads the configuration, as thousands of rules take seconds. If the system has no
-        process left for it, the next call starts it."""
+        """Start a process that reads the configuration, because thousands of rules take seconds. If the system has no
+        process left, the next call starts it."""
         result = os.memfd_create("feedproxy-configuration", os.MFD_CLOEXEC)
         try:
             pid = os.fork()
@@ -506,8 +506,8 @@ def _run_worker(plan: ServePlan, worker: WorkerContext) -> None:
 
 
 def _make_folder() -> tuple[Path, int]:
-    """Create the folder for the sockets of the workers. Return its path and a descriptor of it, because the path of a
-    socket can have at most 107 bytes. Raises UsageError if no temporary folder can be written."""
+    """Create the folder for the sockets of the workers. Return its path, and a descriptor by which the workers name it:
+    the path of a socket can have at most 107 bytes. Raises UsageError if no temporary folder can be written."""
     try:
         folder = Path(tempfile.mkdtemp(prefix="feedproxy-"))
         return folder, os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
