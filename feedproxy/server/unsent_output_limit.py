@@ -1,7 +1,7 @@
 """Limit on the memory of responses that clients have not read yet, for one process.
 
-A response stays in memory until its client has read it. Without the limit, a client that requests large responses on
-all its connections, and reads none of them, would fill the memory. A response that several clients read counts once.
+Without the limit, a client that requests large responses on all its connections, and reads none of them, would fill the
+memory. A response that several clients read counts once.
 """
 
 import asyncio

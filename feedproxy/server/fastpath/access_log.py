@@ -1,8 +1,8 @@
 """Access log, metrics and reader counts of the fast path.
 
-A *hit state* (HitState in proxy/repeated_hit.py) is valid until Age or Cache-Status of the hit changes: for at most a
-second. The log line of a cached hit is formatted once for each client and each hit state. Lines are written in batches.
-Counts of hits are added to the metrics once a second, and when the metrics are read.
+The log line of a hit is formatted once for each client and *hit state* (HitState in proxy/repeated_hit.py). A hit state
+is valid until Age or Cache-Status of the hit changes: for at most a second. Counts are added to the metrics once a
+second, and when the metrics are read.
 """
 
 import logging

@@ -1,8 +1,7 @@
 """TLS on the fast path, for installations in which no other server terminates TLS for feedproxy.
 
-OpenSSL works on memory buffers. Only HTTP/1.1 is offered (ALPN). A connection that is handed off to mitmproxy continues
-over a pair of unencrypted sockets (tls_relay_to_mitmproxy.py). Sessions are resumed by tickets. A ticket is valid only
-for the process that issued it (docs/decisions/tls-sessions-per-worker.md).
+OpenSSL works on memory buffers. Only HTTP/1.1 is offered (ALPN). Sessions are resumed by tickets, each valid only for
+the process that issued it (docs/decisions/tls-sessions-per-worker.md).
 """
 
 import contextlib

@@ -1,9 +1,8 @@
 """Schedule of Python's garbage collections.
 
-No client is answered during a full collection, which takes 0.1 s, or one second with a million stored feeds. Objects
-that survive a collection of this module are excluded from later collections (gc.freeze) until the next full collection.
-A *recent collection* therefore searches only objects that were made since the last collection
-(docs/explanation/fast-path.md).
+During a full collection of 0.1 s, or of one second with a million stored feeds, no client is answered. Objects that
+survive a collection are excluded (gc.freeze) until the next full collection, so that a *recent collection* searches
+only newer objects (docs/explanation/fast-path.md).
 """
 
 import ctypes
@@ -21,9 +20,9 @@ from feedproxy.clock import Seconds
 YOUNG_THRESHOLD = 100
 """Python collects the young generation when, since the last collection, this many more objects were made than freed.
 
-With 60 refreshes in progress, nine of ten collections then take at most 0.16 ms. With a threshold of 500, they would
-take 1.2 to 2 ms. Python also subtracts freed objects of older generations, so that the young generation has far more
-objects than the threshold when it is collected.
+With 60 refreshes in progress, nine of ten collections then take at most 0.16 ms, instead of 1.2 to 2 ms with a
+threshold of 500. The young generation has more objects than the threshold, because Python also subtracts freed objects
+of older generations.
 """
 
 MIDDLE_THRESHOLD = 0
@@ -66,9 +65,9 @@ TIME_SHARE_MAX = 0.001
 RECENT_INTERVAL_MIN: Seconds = 2
 """Minimum seconds between two collections of new objects.
 
-A cycle of objects that is still in use during such a collection is freed only by the next full collection. Such cycles
-are few: some hundred small objects in two seconds, with 40 refreshes a second. The cycles of mitmproxy's layers are
-broken when a connection ends (server/mitm/memory_of_ended_connections.py).
+A cycle of objects in use during such a collection is freed only by the next full collection. Such cycles are few: some
+hundred small objects in two seconds, with 40 refreshes a second. mitmproxy's layers leave no cycles
+(server/mitm/memory_of_ended_connections.py).
 """
 
 CLEAN_INTERVAL: Seconds = 30

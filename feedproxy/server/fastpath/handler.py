@@ -1,9 +1,8 @@
 """Request handler of the fast path.
 
-A request with the field lines of earlier requests is looked up without parsing (template_cache.py). All other requests
-are parsed (request_head.py). If the cache has no template for the response (response_template.py), the handler calls
-`Service.answer` (proxy/service.py), as the flow handler does for mitmproxy. Every request except a simple GET or HEAD
-for a target is handed off to mitmproxy, together with all bytes that were read.
+A request with the field lines of earlier requests is looked up without parsing (template_cache.py), all others are
+parsed (request_head.py). Without a template for the response (response_template.py), the handler calls `Service.answer`
+(proxy/service.py). All requests except a simple GET or HEAD for a target are handed off to mitmproxy.
 """
 
 import asyncio

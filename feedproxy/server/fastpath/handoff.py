@@ -1,8 +1,8 @@
 """Hand-off of connections to mitmproxy, and their return.
 
-mitmproxy's handler gets the socket and the bytes that were read. A connection without TLS returns to the fast path when
-its next request arrives while mitmproxy handles no request of the connection. For the return, the descriptor is
-duplicated: the connection of mitmproxy's handler ends, while the client's connection stays open.
+A connection without TLS returns to the fast path when its next request arrives while mitmproxy handles no request of
+the connection. The descriptor is then duplicated: the connection of mitmproxy's handler ends, while the client's
+connection stays open.
 """
 
 import asyncio

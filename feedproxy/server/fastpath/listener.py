@@ -1,7 +1,7 @@
-"""Listener of the fast path. It has an epoll of its own for client connections, nested in the event loop's epoll.
+"""Listener of the fast path, with an epoll of its own for client connections, nested in the event loop's epoll.
 
-One callback of the event loop reads from and writes to all ready connections. A connection that arrives with
-its request (TCP_DEFER_ACCEPT) and closes after the response is never registered with the epoll.
+One callback of the event loop serves all ready connections. A connection that arrives with its request
+(TCP_DEFER_ACCEPT) and closes after the response is never registered with the epoll.
 """
 
 import asyncio
@@ -304,8 +304,8 @@ class Listener:
     def lingering_close(self, connection: ClientConnection) -> None:
         """Close a connection after the client has had time to receive the last response.
 
-        If input is unread, the sending side is shut down first, and input is discarded for LINGERING_TIME seconds. An
-        immediate close could destroy the response before the client has read it (RFC 9112, section 9.6).
+        If input is unread, only the sending side is shut down at first, and input is discarded for LINGERING_TIME
+        seconds. An immediate close could destroy the response (RFC 9112, section 9.6).
         """
         if connection.fd < 0:
             return

@@ -1,9 +1,8 @@
 """Handling of client connections between two callbacks of the event loop.
 
-asyncio serves connections once per iteration, and an iteration runs all ready callbacks. With twenty concurrent
-refreshes, a hit would wait for twenty callbacks of one or two milliseconds each. The ready queue of this module also
-serves the connections between callbacks, so that a hit waits for one callback. Other threads release the interpreter
-lock after SWITCH_INTERVAL.
+asyncio serves connections once per iteration. With twenty concurrent refreshes, a hit would wait for twenty callbacks
+of one or two milliseconds each. With the ready queue of this module, a hit waits for one callback. Other threads
+release the interpreter lock after SWITCH_INTERVAL.
 """
 
 import asyncio

@@ -1,11 +1,10 @@
 """Parser of request heads: fast, strict, and for simple requests only.
 
 The kind of a line (LineKind) says how the line affects the response. Kinds are cached, because feed readers send the
-same lines again. The key of a request (template_cache.py) depends on all lines that can affect the response.
+same lines again.
 
-Only unambiguous heads are parsed: GET or HEAD, HTTP/1.1, no content, lines that end in CRLF, exactly one Host.
-mitmproxy parses all other heads. Two parsers that disagree about the end of a request would make request smuggling
-possible.
+mitmproxy parses all heads that are not GET or HEAD, HTTP/1.1, without content, with lines that end in CRLF, and with
+one Host. Two parsers that disagree about the end of a request would make request smuggling possible.
 """
 
 import re

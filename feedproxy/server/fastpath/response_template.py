@@ -1,8 +1,8 @@
 """Response templates: prepared responses in which only the time-dependent fields are rewritten.
 
-Three fields of a reusable hit depend on time: Age, the ttl in Cache-Status, and Cache-Control if the proxy writes it
-(proxy/repeated_hit.py). A response with other time-dependent parts gets no template. The head is made at the first hit
-in a hit state (access_log.py), and dropped when the state ends. The body is the same object as in the store.
+These are Age, the ttl in Cache-Status, and Cache-Control if the proxy writes it (proxy/repeated_hit.py). A response
+with other time-dependent parts gets no template. The head is dropped when its hit state ends (access_log.py). The body
+is the same object as in the store.
 """
 
 import itertools

@@ -1,8 +1,7 @@
 """The cache of the fast path: response templates by the key of a request, and known field sections.
 
-All bytes after the request line are the *field section* of a request. The cache contains the digest for each known
-field section, so that a request with a known field section is not parsed (docs/explanation/fast-path.md). Requests that
-never repeat evict nothing (`should_admit`).
+All bytes after the request line are the *field section* of a request. A known field section is not parsed
+(docs/explanation/fast-path.md). Requests that never repeat evict nothing (`should_admit`).
 """
 
 import secrets
@@ -58,8 +57,8 @@ def digest_lines(lines: Iterable[bytes]) -> bytes:
 class AdmissionFilter:
     """Filter that admits a value to a cache when the value occurs for the second time.
 
-    The filter records the values that occurred. If `sampled` is true, it records only one in SAMPLE_ONE_IN values after
-    SAMPLE_AFTER new values in a row. A value that was not recorded is admitted at a later occurrence.
+    If `sampled` is true, only one in SAMPLE_ONE_IN values is recorded after SAMPLE_AFTER new values in a row. A value
+    that was not recorded is admitted at a later occurrence.
     """
 
     def __init__(self, *, sampled: bool = False) -> None:

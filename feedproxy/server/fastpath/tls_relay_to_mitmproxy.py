@@ -1,10 +1,8 @@
 """Relay of a decrypted TLS connection to mitmproxy, over a socket pair within this process.
 
-mitmproxy's handler gets one end of a socket pair. The relay encrypts and decrypts the bytes at the other end. In each
-direction, the relay reads further bytes only when the bytes of the previous read are sent.
-
-After mitmproxy's last byte, the relay discards further input from the client, because closing a connection with unread
-input can destroy the response (RFC 9112, section 9.6).
+In each direction, the relay reads further bytes only when the bytes of the previous read are sent. After mitmproxy's
+last byte, it discards further input from the client, because closing a connection with unread input can destroy the
+response (RFC 9112, section 9.6).
 """
 
 import asyncio

@@ -116,11 +116,10 @@ class LimitedHttp1Server(_http1.Http1Server):
     """mitmproxy's HTTP/1 layer for clients, with limits and strict parsing of requests.
 
     A head with more than `head_max` bytes gets the response 431. A head that is incomplete after `head_timeout` seconds
-    gets the response 408. A `head_timeout` of 0 means no limit. Both responses end the connection.
+    (0: no limit) gets the response 408. Both responses end the connection.
 
     While a client waits for a response, it may send at most as many bytes as a head and CONTENT_MAX together. With
-    more, the connection is closed. After a response that precedes the end of its request, input is discarded for
-    LINGERING_TIME seconds.
+    more, the connection is closed.
     """
 
     _head_started: float | None = None

@@ -1,8 +1,8 @@
 """TLS with clients by mitmproxy: the certificates of its certificate authority, and the protocols on offer (ALPN).
 
-mitmproxy makes a certificate for a host at the first connection to the host. The certificate is valid for about 200
-days, and mitmproxy itself would use it until the process ends. Here, a certificate is replaced before it expires. A
-certificate that is not valid yet, because the machine's clock was set back, is replaced, too.
+mitmproxy makes a certificate for a host at the first connection to the host, valid for about 200 days. It would use the
+certificate until the process ends. Here, a certificate is replaced before it expires, or if it is not valid yet because
+the clock was set back.
 """
 
 import datetime

@@ -1,12 +1,10 @@
 """International host names in requests to mitmproxy.
 
-mitmproxy decodes A-labels (`xn--…`) by IDNA 2003, and answers 400 if the decoding fails. Names with `ß`, `ς` or a
-zero-width joiner exist only in IDNA 2008. With this module, mitmproxy accepts such a name in its encoded form.
+mitmproxy decodes A-labels (`xn--…`) by IDNA 2003, and answers 400 if this fails, as for names with `ß`, `ς` or a
+zero-width joiner, which exist only in IDNA 2008. Here, it accepts such a name in its encoded form.
 
-mitmproxy decodes names of any length. The decoding takes about 10 µs for each character that is not ASCII. With this
-module, mitmproxy refuses names of more than 255 characters without decoding them.
-
-The module replaces two of mitmproxy's functions, once per process.
+mitmproxy decodes names of any length, in about 10 µs for each character that is not ASCII. Here, it refuses names of
+more than 255 characters.
 """
 
 from typing import Any

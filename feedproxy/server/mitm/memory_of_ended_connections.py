@@ -1,8 +1,8 @@
 """A connection handler for mitmproxy that informs its layers of a shutdown, and frees them after the end of the
 connection.
 
-The handler's layers refer to each other in cycles, which only the garbage collector would free. The layers of an
-intercepted tunnel take 80 KB. After the cycles are broken, the layers are freed at once.
+The layers refer to each other in cycles, which only the garbage collector would free. Those of an intercepted tunnel
+take 80 KB.
 """
 
 import asyncio

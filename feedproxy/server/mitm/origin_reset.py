@@ -1,8 +1,8 @@
 """Reading of an origin's response after the origin has reset the connection.
 
 An origin that refuses an upload responds at once, and resets the connection if further content arrives (RFC 9112,
-section 9.6). asyncio would drop the connection at the first failed write, together with the unread response. Here, a
-failed write only ends writing, and received data can still be read.
+section 9.6). asyncio would drop the connection at the failed write, together with the response. Here, a failed write
+only ends writing.
 """
 
 import asyncio

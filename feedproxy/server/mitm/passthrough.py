@@ -52,9 +52,9 @@ SHOWN_TARGET = "feedproxy.shown"
 class ConnectApprovals:
     """The servers to which feedproxy may connect for each client connection.
 
-    For each client connection, `approved` maps host and port to the server's checked address. A ParentProxyHost in
-    place of the address means that the server is reached through a parent proxy. None means that any address is
-    permitted, because the operator configured the host. `tunnels` has the host and port of each permitted CONNECT.
+    `approved` maps host and port to the server's checked address, to a ParentProxyHost for a server behind a parent
+    proxy, or to None if any address is permitted, because the operator configured the host. `tunnels` has the host and
+    port of each permitted CONNECT.
     """
 
     approved: dict[str, dict[tuple[str, int], str | ParentProxyHost | None]] = field(default_factory=dict)

@@ -179,11 +179,11 @@ def is_asterisk(method: str, path: str) -> bool:
 
 
 def _check_tunnel_host(head: IncomingRequest, host: str, port: int) -> None:
-    """Raise WrongHost if the request names another host or port than the tunnel's.
+    """Raise WrongHost if the request names another host or port than the tunnel's. A request without a port is for the
+    tunnel's port.
 
     "a request for an "https" resource MUST be rejected unless it has been received over a connection that has been
-    secured via a certificate valid for that target URI's origin" -- RFC 9110, section 7.4. A request that names no port
-    is for the tunnel's port.
+    secured via a certificate valid for that target URI's origin" -- RFC 9110, section 7.4.
     """
     origin = uri.normalise(f"https://{uri.join_host_port(host, port)}/")
     for named in head.named_hosts:
@@ -208,14 +208,13 @@ def _check_gateway_host(head: IncomingRequest, settings: Settings) -> None:
 
 
 def usual_endpoint_path(path: str, client: ClientContext, prefix: str) -> str:
-    """Return the usual form of an endpoint's path that ends with a target, such as `as/atom/example.com`.
+    """Return the usual form of an endpoint's path that ends with a target, such as `as/atom/https://example.com/` for
+    `as/atom/example.com`. Return "" if `path` has this form already, or does not end with a target. `path` is relative
+    to `prefix`, with the query.
 
-    In the usual form, the target has a scheme, and a slash after its host: `as/atom/https://example.com/`. Return "" if
-    the path has this form already, or does not end with a target. `path` is relative to `prefix`, with the query.
-
-    A browser sends a password also to all paths in the folder of the path at which it signed in. Without the last
-    slash, this folder would be `as/atom/https://`, so that the browser would send the password with requests for all
-    hosts (`lacks_path` in http/target_uri/gateway_path.py).
+    A browser sends a password also to all paths in the folder of the path at which it signed in. Without the slash
+    after the host, this folder would be `as/atom/https://`, which contains all hosts (`lacks_path` in
+    http/target_uri/gateway_path.py).
     """
     match = _BEFORE_TARGET.match(path)
     if client.entrance is not Entrance.GATEWAY or match is None:

@@ -1,12 +1,11 @@
 """Hosts in the addresses of mitmproxy's own connections to servers: for tunnels and streamed requests.
 
 * A `_PinnedName` is the name of a server. mitmproxy connects to the address that was checked for it.
-* A `ParentProxyHost` leads through the parent proxy (`upstream_proxy`). mitmproxy itself supports only one HTTP parent.
-  In feedproxy, the parent depends on the target, and can be a SOCKS proxy.
+* A `ParentProxyHost` leads through the parent proxy (`upstream_proxy`), which depends on the target and can be a SOCKS
+  proxy. mitmproxy itself supports only one HTTP parent.
 
-The module `mitmproxy.proxy.server` opens connections with functions of its global `asyncio`. `install` replaces the
-value of this global by an object that also connects to such hosts. If the module of a new version of mitmproxy lacks
-the global, connections that need a parent are refused.
+`install` replaces the global `asyncio` in `mitmproxy.proxy.server` by an object that also connects to such hosts. If a
+new version of mitmproxy lacks this global, connections that need a parent are refused.
 """
 
 import asyncio
