@@ -219,11 +219,9 @@ class CacheAdmin:
         return targets
 
     def _stored_forms(self, address: str) -> Sequence[str]:
-        """Return the keys under which a response for an address can be stored.
-
-        The keys are the target without ignored query parameters and the target with them, each also with the names of
-        credentials. A response can be older than the rule's `ignore_query`, and is then stored with these parameters.
-        """
+        """Return the keys under which a response for an address can be stored: the target with and without ignored
+        query parameters, each also with the names of credentials. A response that is older than the rule's
+        `ignore_query` is stored with these parameters."""
         forms = dict.fromkeys((self.to_upstream_url(address), to_upstream(address, self.settings_for(address))))
         return (*forms, *(key for form in forms if "#" not in form for key in self.keys_for(form)))
 

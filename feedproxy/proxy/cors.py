@@ -47,10 +47,10 @@ def _permit_all(response: Response) -> Response:
 def with_cors_for_failure(
     response: ProxyResponse, request: Request, client: ClientContext, settings: Settings, is_feed: Callable[[str], bool]
 ) -> ProxyResponse:
-    """Return the response. If it reports the failure of a public feed, add permission for scripts of every web origin.
+    """Return the response. If it reports the failure of a public feed, and the option `cors` is set, add permission for
+    scripts of every web origin. `is_feed` returns True for the target of a stored feed.
 
-    Without this permission, a script learns neither that a feed is gone nor when to try again. `is_feed` returns True
-    for the target of a stored feed. If the option `cors` is off, the response is unchanged.
+    Without this permission, a script learns neither that a feed is gone nor when to try again.
     """
     if response.response.status < 400 or not settings.cors or settings.private or settings.readers or client.user:
         return response

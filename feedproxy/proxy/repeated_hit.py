@@ -1,9 +1,9 @@
 """Repetition of a hit without the whole request pipeline.
 
-A hit is repeatable if its response depends on time alone, as long as the stored resource and the settings are
-unchanged. `reusable_hit` decides whether a hit is repeatable. `recompute_hit` computes the age and the freshness of a
-repeatable hit anew, and decides again whether the stored response may be used. `HitState.advance` only adds the elapsed
-seconds, in a fiftieth of the time. It suffices until the instant at which the decision can change.
+A hit is repeatable if its response depends on time alone, as long as the stored resource and the settings are unchanged
+(`reusable_hit`). `recompute_hit` computes age and freshness anew, and decides again whether the stored response may be
+used. Until the instant at which the decision can change, `HitState.advance` suffices: it only adds the elapsed seconds,
+in a fiftieth of the time.
 """
 
 import struct
@@ -280,12 +280,11 @@ def _decision_valid_until(
     now: Instant,
 ) -> Instant:
     """Return the last instant at which the decision to use the response is certain to be the same as at `now`.
+    `freshness` is the freshness at `now`, and permits the use.
 
-    The decision can change at the end of the lifetime, of a permission to serve stale, or of a push lease. The result
-    is `now` if the instant of a change is uncertain, for example in a feed with skipped hours, or if the request sets a
-    limit such as max-age.
-
-    `freshness` is the freshness at `now`, and permits the use of the response.
+    The decision can change at the end of the lifetime, of a permission to serve stale, or of a push lease. Return `now`
+    if the instant of a change is uncertain, as in a feed with skipped hours, or if the request sets a limit such as
+    max-age.
     """
     if request.max_age is not None or request.min_fresh is not None or request.max_stale is not None:
         return now  # the request sets its own limits

@@ -277,12 +277,12 @@ def _with_tag_of_client(
 
 
 def tag_for_304(request: Request, tags: Mapping[str, EntityTag], selected: EntityTag) -> EntityTag:
-    """Return the tag of a 304. It is a tag that the client sent, if this tag is `selected` or belongs to a coding that
-    the request accepts. Otherwise, it is `selected`.
+    """Return the tag of a 304: a tag that the client sent, if it is `selected` or belongs to a coding that the request
+    accepts, otherwise `selected`. `tags` are the tags of the content by coding.
 
-    `tags` are the tags of the content by coding. A 304 has the ETag "that would have been sent in a 200 (OK) response
-    to the same request" (RFC 9110, section 15.4.5), and a 200 might use any accepted coding. The tag shows the client
-    which of its responses the 304 updates (RFC 9111, section 4.3.4).
+    A 304 has the ETag "that would have been sent in a 200 (OK) response to the same request" (RFC 9110, section
+    15.4.5), and a 200 might use any accepted coding. The tag shows the client which of its responses the 304 updates
+    (RFC 9111, section 4.3.4).
     """
     condition_tags = parse_tags(request.fields.combined("if-none-match") or "")
     opaque = {tag.opaque for tag in condition_tags} if condition_tags != "*" else set()

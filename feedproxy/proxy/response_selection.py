@@ -221,12 +221,11 @@ class ResponseSelector:
     def _without_fetch(
         self, context: RequestContext, variant: StoredResponse | None, freshness: Freshness | None
     ) -> SelectedResponse | ProxyResponse | None:
-        """Return the response to send if the origin must not be asked now.
+        """Return the response to send if the origin must not be asked now. Return None if the origin may be asked, or
+        if a refresh is running that this request can join.
 
-        Return None if the origin may be asked, or if a refresh is running that this request can join.
-
-        If no stored response is usable, the origin may be asked in spite of a minimum interval. During a back-off, the
-        origin may then be asked once in each minimum interval.
+        If no stored response is usable, the origin may be asked in spite of a minimum interval, and during a back-off
+        once in each minimum interval.
         """
         resource, now = context.resource, self.clock.now()
         match self.coordinator.permissions.check_for_request(context, resource):

@@ -1,6 +1,6 @@
 """Content codings of stored feeds, made on demand and once for each version.
 
-A new version gets the codings that clients requested for the previous version. Every other coding is made when a client
+A new version gets the codings that clients requested for the previous one. Every other coding is made when a client
 first prefers it. The client waits for the coding, about a millisecond, only if no stored coding is acceptable
 (docs/decisions/content-codings-on-request.md).
 """

@@ -1,7 +1,7 @@
 """Deltas (226) for clients that have an earlier version and request only new items (RFC 3229, `A-IM: feed`).
 
-A client gets a delta only if it is smaller than the full response. A delta has the fields, the coding and the entity
-tag of the full response. See docs/explanation/deltas.md.
+A client gets a delta only if it is smaller than the full response, with the same fields, coding and entity tag
+(docs/explanation/deltas.md).
 """
 
 import functools
@@ -76,9 +76,9 @@ class Deltas:
 
 
 def im_used_fields(fields: Fields, *, base: EntityTag | None = None) -> Fields:
-    """Return the fields of a 226, made from the fields of the 200. The ETag remains that of the current version.
+    """Return the fields of a 226, made from the fields of the 200. The ETag remains that of the current version. `base`
+    is the tag of the client's version, as the client sent it, or None if the client sent a date.
 
-    `base` is the tag of the version that the client has, as the client sent it. It is None if the client sent a date.
     Raises ValueError if the fields have no ETag, which a 226 must have (RFC 3229, section 10.4.1).
     """
     if "etag" not in fields:

@@ -53,8 +53,8 @@ async def make_value[Value](
 ) -> tuple[Value | None, bool]:
     """Return a value that `work` makes in a helper process, and True if the result is final.
 
-    The value is None if `work` returned None or raised an exception. The exception is logged with `kind` and `target`.
-    If no helper process was free, return None and False: the next request should try again.
+    The value is None if `work` returned None or raised an exception, which is logged with `kind` and `target`. If no
+    helper process was free, return None and False: the next request should try again.
     """
     try:
         return await helper_pool.submit(work), True

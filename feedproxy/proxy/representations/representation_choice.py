@@ -1,8 +1,8 @@
 """The choice of the representation that a client gets: content coding, delta, `dcz`, or conversion.
 
-The steps have a fixed order. Conditions and ranges are applied before codings and deltas, because only full responses
-get codings and deltas. The rules of the entrance (request/response_fields_by_entrance.py) are applied before a
-conversion, because they would replace the Content-Security-Policy of the converted document.
+Conditions and ranges are applied first, because only full responses get codings and deltas. The rules of the entrance
+(request/response_fields_by_entrance.py) are applied before a conversion: they would replace the Content-Security-Policy
+of the converted document.
 """
 
 from collections.abc import Callable
