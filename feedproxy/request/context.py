@@ -24,8 +24,8 @@ class ClientContext(Struct, frozen=True):
     """The client of a request: its entrance, its identity, and the proxy's address as the client wrote it.
 
     `base` is the proxy's address without a trailing slash, such as `http://proxy.example:8080`. `address` is the
-    client's IP address. `user` is an authenticated name, or empty. `is_counted` is false if the client does not count
-    as a reader of the feed, as in a preview on the landing page.
+    client's IP address. `user` is the authenticated name, or "". `is_counted` is false if the client does not count as
+    a reader of the feed, as in a preview on the landing page.
     """
 
     entrance: Entrance

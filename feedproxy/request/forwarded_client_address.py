@@ -1,10 +1,10 @@
 """The client's address as trusted proxies state it in Forwarded or X-Forwarded-For.
 
-Each proxy appends an entry with the address from which it got the request. Entries are therefore read from the right,
-up to the first address that is not a trusted proxy. The client can have forged the entries further to the left.
+Each proxy appends the address from which it got the request. Entries are therefore read from the right, up to the first
+address that is not a trusted proxy. The client can have forged the entries further to the left.
 
-X-Forwarded-Host and X-Forwarded-Port are ignored, because a client can forge them. X-Forwarded-Proto is used, because a
-forged scheme affects only the addresses in this client's response.
+X-Forwarded-Host and X-Forwarded-Port are ignored, because a client can forge them. A forged X-Forwarded-Proto affects
+only the addresses in this client's response.
 """
 
 import ipaddress
@@ -61,11 +61,11 @@ def _is_in_networks(networks: tuple[str, ...], peer: str) -> bool:
 
 
 def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[[str], bool]) -> Hop:
-    """Return the client's address, scheme and host, as trusted proxies state them in the field `field_name`.
+    """Return the client's address, scheme and host, as trusted proxies (`is_trusted`) state them in the field
+    `field_name`.
 
-    `peer` is the address of the trusted proxy that sent the request. `is_trusted` returns True for the address of a
-    trusted proxy. Scheme and host come from the entry that `peer` appended. If this entry has no usable address, the
-    result has the address `peer`.
+    `peer` is the address of the trusted proxy that sent the request. Scheme and host come from the entry that `peer`
+    appended. If this entry has no usable address, the result has the address `peer`.
     """
     nearest, address = Hop(""), canonical(peer)
     visited = {_host_key(address)}
@@ -114,8 +114,8 @@ def _iter_hops(fields: Fields, field_name: str) -> Iterator[Hop]:
 def _iter_entries(value: str) -> Iterator[str]:
     """Yield the entries of Forwarded from the right, up to the first malformed entry.
 
-    A comma can separate entries or belong to a quoted string. An entry begins after the rightmost comma that makes the
-    entry well-formed. A client therefore cannot hide the entries of proxies in a quoted string that it never closes.
+    An entry begins after the rightmost comma that makes it well-formed, because a comma can belong to a quoted string.
+    A client cannot hide the entries of proxies in a quoted string that it never closes.
     """
     end = len(value)
     for _ in range(HOPS_MAX):

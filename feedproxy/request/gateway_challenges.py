@@ -15,8 +15,8 @@ _UNUSABLE_AT_GATEWAY = CONNECTION_SCHEMES | {"digest"}
 """Schemes with which no client can authenticate through the gateway.
 
 The answer to a Digest challenge depends on the realm and the target, which differ at the gateway. Browsers can answer
-challenges of the other schemes with the user's intranet account. The gateway would send this answer to each site that
-asks.
+challenges of the other schemes with the user's intranet account, and the gateway would send this answer to each site
+that asks.
 """
 
 _PARAMETER = re.compile(rf"({TOKEN.pattern})[ \t]*=[ \t]*(?!=|$)(.*)", re.DOTALL)
@@ -29,8 +29,8 @@ def with_gateway_challenges(fields: Fields, origin: str) -> Fields:
     """Return the fields with only those challenges that a browser can answer through the gateway.
 
     Each realm begins with the target's origin, because for a browser, all sites behind the gateway share one set of
-    realms (RFC 9110, section 11.5). Without the origin, a site could name the realm of another site. The browser would
-    then send the password for the other site to the first site.
+    realms (RFC 9110, section 11.5). Otherwise a site could name the realm of another site, and get the password for
+    that site.
     """
     if "www-authenticate" not in fields:
         return fields
@@ -62,10 +62,8 @@ def unusable_challenge_response(request: Request, status: CacheStatus) -> Respon
 
 
 def gateway_challenges(value: str, owner: str) -> str:
-    """Return the challenges that the gateway passes on, with `owner` before each realm.
-
-    For a browser, all origins at the gateway are one web origin. `owner` is the origin of the challenges. With `owner`
-    in the realm, a browser does not send one origin's credentials to another origin.
+    """Return the challenges that the gateway passes on, with `owner` (their origin) before each realm, so that a
+    browser does not send one origin's credentials to another.
 
     If the realm of Basic is missing, `owner` becomes the realm. If a challenge has several realms, the first counts.
     `domain` is dropped, because it extends the realm to other paths (RFC 7616, section 3.3). Malformed parameters are

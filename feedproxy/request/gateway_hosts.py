@@ -1,7 +1,7 @@
 """Host names at which the gateway answers.
 
 By DNS rebinding, a web page can make its own host name lead to the gateway, and then read every response. The gateway
-therefore refuses a Host that can be registered in the public DNS, unless the operator has listed it
+therefore refuses names that can be registered, unless the operator has listed them
 (docs/decisions/gateway-host-names.md).
 """
 

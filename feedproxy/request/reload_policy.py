@@ -1,8 +1,8 @@
 """Policy for no-cache and max-age=0 in requests for feeds.  RFC 9111, sections 5.2.1.1 and 5.2.1.4
 
-Some feed readers send these directives with every poll. The proxy ignores the directives for `reload_interval` seconds
-after the last fetch, and in hours that the feed skips. The proxy obeys the directives if a browser sends them, or if
-the requested content is not a feed (docs/decisions/no-cache-from-feed-readers.md).
+Some feed readers send them with every poll. The proxy ignores them for `reload_interval` seconds after the last fetch,
+and in hours that the feed skips, except from browsers and for other content than feeds
+(docs/decisions/no-cache-from-feed-readers.md).
 """
 
 from msgspec.structs import replace

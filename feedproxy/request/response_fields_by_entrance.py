@@ -74,11 +74,11 @@ GATEWAY_FIELDS = frozenset(
         "server",
     }
 )
-"""Fields of an origin's response that the gateway passes on.
+"""Fields of an origin's response that the gateway passes on, in addition to names that begin with `X-` but with none of
+SERVER_COMMAND_PREFIXES.
 
 For a browser, all sites behind the gateway are one web origin. Fields that affect a whole web origin are therefore left
-out, such as those for cookies, workers, reports and HSTS. Names that begin with `X-` are passed on, too, unless they
-begin with one of SERVER_COMMAND_PREFIXES.
+out, such as those for cookies, workers, reports and HSTS.
 """
 
 
@@ -88,8 +88,8 @@ SERVER_COMMAND_PREFIXES = tuple(
 )
 """Prefixes of field names that are commands to a web server or load balancer in front of the sending server.
 
-By such a command, nginx and others send a local file or another page instead of the response, or insert other pages
-into the content (ESI). Surrogate-Control can be such a command, too, so it is not in GATEWAY_FIELDS.
+By such a command, nginx and others send a local file or another page, or insert other pages into the content (ESI).
+Surrogate-Control can be such a command, too, so it is not in GATEWAY_FIELDS.
 """
 
 

@@ -72,9 +72,9 @@ def redirect_target(address: str, start: str, settings: Settings) -> str:
 def displayed_url(address: str, settings: Settings, base: str = "") -> str:
     """Return an address for publication, without the upstream's origin.
 
-    For an address below `upstream`, the result begins with `public_url`. If this option is not set, the result begins
-    with `base`, the proxy's address in the request. For any other address at the upstream's origin, the result is
-    `public_url` or `base` alone. Addresses at other origins are unchanged.
+    In an address below `upstream`, `public_url` replaces `upstream`. If `public_url` is not set, `base` (the proxy's
+    address in the request) does so. Any other address at the upstream's origin becomes `public_url` or `base` alone. An
+    address at another origin is unchanged, as is every address if neither is set.
     """
     public = settings.public_url or base
     if not settings.upstream or not public:
