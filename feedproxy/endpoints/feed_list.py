@@ -1,8 +1,8 @@
 """The public feed list: feeds that the operator imported, and feeds that readers requested in the last 30 days.
 
-A requested feed becomes public after `list_readers_min` different readers have requested it. URLs that contain a secret
-are never recorded. Visibility is checked each time the list is built (public_feeds.py), because a rule might have made
-a feed private. Each machine of a fleet has its own imports.
+A requested feed becomes public after `list_readers_min` different readers have requested it, unless its URL contains a
+secret. Visibility is checked each time the list is built (public_feeds.py), because a rule might have made a feed
+private. Each machine of a fleet has its own imports.
 """
 
 import asyncio

@@ -119,8 +119,8 @@ class FeedListDocuments:
     ) -> _Document:
         """Return the document of `listing` in the form `form`, from the cache if the content has not changed.
 
-        `write` makes the content. Its argument is the instant of the last change, which the content states, or None for
-        content without this instant. The last change is the instant at which this process first made equal content.
+        `write` makes the content, which states the instant of its last change: that at which this process first made
+        equal content. With None, `write` makes the content without this instant.
         """
         cached = self._documents.get(form)
         if cached is not None and cached.listing is listing:

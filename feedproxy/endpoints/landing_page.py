@@ -1,7 +1,7 @@
 """The gateway's page for people at `/`, and the files that browsers and crawlers request beside it.
 
-For a pasted address, the page shows the gateway address, a link to subscribe, and title and entries of the feed. The
-page never lists the feeds that are read through the proxy.
+For a pasted address, it shows the gateway address, a link to subscribe, and title and entries of the feed. It never
+lists the feeds that are read through the proxy.
 """
 
 from urllib.parse import parse_qs
