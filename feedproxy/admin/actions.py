@@ -136,10 +136,10 @@ class AdminActions:
         return self._outcome(target, view, Notice(undone, text))
 
     async def add(self, request: web.Request) -> ActionOutcome:
-        """Add the feed at `url` to the imported list, and fetch it if it is not stored. Return the outcome.
+        """Add the feed at `url` to the imported list, and fetch it if it is not stored. Return the outcome. `url` can
+        have each of the forms in which people copy addresses.
 
-        `url` can have each of the forms in which people copy addresses. Raises BadTarget if `url` is invalid,
-        InvalidForm if the feed is blocked, and StoreError if the store fails.
+        Raises BadTarget if `url` is invalid, InvalidForm if the feed is blocked, and StoreError if the store fails.
         """
         parameters = await request_parameters.read_parameters(request)
         service, settings = self._pages.service(), self._app.settings

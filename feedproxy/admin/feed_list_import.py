@@ -35,9 +35,9 @@ class FeedListImport:
     async def take(self, request: web.Request) -> ActionOutcome:
         """Import the list in the request. Return the outcome.
 
-        The query may contain three parameters. `name` is the name of the list. `replace` removes the feeds of earlier
-        imports. `intercept` permits the explicit proxy to decrypt the TLS of the hosts of the feeds. Raises
-        InvalidFeedList, ListTooLarge or InvalidForm for a list that cannot be read, and StoreError if the store fails.
+        Of the parameters, `name` is the name of the list, `replace` removes the feeds of earlier imports, and
+        `intercept` lets the explicit proxy decrypt the TLS of the feeds' hosts. Raises InvalidFeedList, ListTooLarge or
+        InvalidForm for a list that cannot be read, and StoreError if the store fails.
         """
         try:
             body, name = await _read_list(request.clone(client_max_size=opml.CONTENT_MAX))

@@ -1,7 +1,7 @@
 """The table of stored feeds without their contents.
 
-The first use reads the whole store. Each later use reads only the new and the updated feeds (`touch`). The more time a
-table took to make, the longer it is reused, so that reloading the page does not slow down clients.
+The first use reads the whole store, each later use only the new and the updated feeds (`touch`). The longer a table
+took to make, the longer it is reused, so that reloading the page does not slow down clients.
 """
 
 import asyncio
