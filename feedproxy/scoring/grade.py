@@ -2,9 +2,9 @@
 
 grade = 100 x sum of (weight x share kept) / sum of weights, over the rules that applied, rounded down
 
-A rule counts only if the requests could show whether the reader keeps it. For example, the rule for 410 does not count
+A rule applies only if the requests could show whether the reader keeps it. For example, the rule for 410 does not apply
 if no answer was a 410. A grade of 100 therefore means that no violation was found. A grade from a short recording is
-less reliable than a grade from a long recording.
+less reliable.
 """
 
 from collections.abc import Iterable, Mapping

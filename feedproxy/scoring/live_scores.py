@@ -1,8 +1,8 @@
-"""Live scores: evaluation of readers while they poll, for a bounded number of readers.
+"""Live scores: evaluation of readers while they poll, for a bounded number of readers and bytes of memory.
 
-The number of readers and the bytes of memory are bounded. At the bound, a new reader is scored only if it can replace a
-reader that has sent no request for two days. Therefore readers that poll often are the most likely to be scored.
-Network addresses are hashed under a random key of the process, or of its group of workers.
+At the bound, a new reader is scored only if it can replace a reader that has sent no request for two days, so that most
+of the scored readers poll often. Network addresses are hashed under a random key of the process, or of its group of
+workers.
 """
 
 import secrets
@@ -136,12 +136,9 @@ class LiveScores:
         return min(self.size, max(1, self._reserved_feeds()))
 
     def _is_scored(self, reader: Reader, target: str, now: Instant) -> bool:
-        """Return True if the feed is already scored or can be added.
-
-        A feed can be added if there is room, or if the reader's oldest feed has had no request for IDLE_TIMEOUT
-        seconds. Active feeds are not replaced: if feeds replaced each other, none would be observed long enough for a
-        score.
-        """
+        """Return True if the feed is already scored or can be added: if there is room, or if the reader's oldest feed
+        has had no request for IDLE_TIMEOUT seconds. If active feeds replaced each other, none would be observed long
+        enough for a score."""
         count = len(reader.feeds)
         if count < FEEDS_MAX and (
             self._feeds < self._reserved_feeds() or count < max(1, self._reserved_feeds() // self.size)

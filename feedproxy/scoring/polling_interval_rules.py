@@ -1,8 +1,7 @@
 """Rules on the time between polls.  RFC 9111, section 4.2; RSS 2.0; RSS 1.0 syndication module.
 
-The latest answer states the interval that a reader should wait. No interval is longer than a day, so a reader that
-polls once a day is never too early. An interval begins when the origin sends the answer. If the answer comes from a
-cache, its Age is therefore subtracted from the interval.
+The latest answer states the interval that a reader should wait, counted from the origin's answer: the Age of a cache's
+answer is subtracted. No interval is longer than a day, so a reader that polls once a day is never too early.
 
 An empty verdict means that the request keeps the rule. None means that the rule does not apply to the request.
 """
@@ -72,9 +71,8 @@ def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
 def _polling_intervals(state: ReaderState) -> list[tuple[Seconds, type[Note], str]]:
     """Return the intervals that the last successful response and its feed specify.
 
-    Each element has the seconds to wait after the response, the kind of Note for a violation, and the reason. For an
-    interval within the feed (ttl, sy:*), the response's Age is subtracted. The seconds are negative if the response was
-    already older than the interval.
+    Each element has the seconds to wait after the response, the kind of Note for a violation, and the reason. From an
+    interval within the feed (ttl, sy:*), the response's Age is subtracted, so that the seconds can be negative.
     """
     assert state.last_success is not None
     # "a number of minutes that indicates how long a channel can be cached before refreshing from the source" -- RSS 2.0

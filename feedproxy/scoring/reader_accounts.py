@@ -1,8 +1,7 @@
 """Accounts of readers: the counts and findings from which scores are computed, in a form that workers exchange.
 
-If several workers answer requests of the same reader, the counts in their accounts are added. A violation counts if at
-least one worker has found it. Praise counts only for rules about single requests, because a worker does not get the
-requests that other workers answer.
+If several workers answer requests of the same reader, the counts are added. A violation counts if at least one worker
+has found it. Praise counts only for rules about single requests, because no worker gets all requests.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -84,11 +84,11 @@ def evaluate_temporary(poll: Poll, state: ReaderState) -> Verdict | None:
 
 
 def evaluate_ended(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return a violation if a request for a feed that is gone comes too early.
+    """Return a violation if a request comes less than GONE_CHECK_INTERVAL seconds after the last answer that declared
+    the feed gone.
 
-    The request is too early if it comes less than GONE_CHECK_INTERVAL seconds after the last answer that declared the
-    feed gone. Return None if fewer than SIGHTINGS_MIN answers have declared the feed gone, or if another worker may
-    have answered with the feed since then.
+    Return None if fewer than SIGHTINGS_MIN answers have declared the feed gone, or if another worker may have answered
+    with the feed since then.
     """
     gone = state.gone
     if gone is None or gone.count < SIGHTINGS_MIN or _may_be_revoked(poll, state):
