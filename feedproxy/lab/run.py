@@ -1,8 +1,7 @@
 """Runs of a reader's command against a replay, over the virtual days of a plan.
 
-If the command is started for each poll, as by cron, the clock advances between the starts. If the command keeps
-running, the clock runs faster than real time. Each run serves the feed at a new address, so that no reader has a copy
-from an earlier run.
+If the command is started for each poll, as by cron, the clock advances between the starts. If it keeps running, the
+clock runs faster than real time. Each run serves the feed at a new address, so that no reader has a copy yet.
 """
 
 import asyncio
@@ -61,11 +60,11 @@ async def run(
     progress: Progress = lambda *_: None,
     recorder: Recorder | None = None,
 ) -> RunResult:
-    """Run the plan and return the recording. `recorder` records the requests and is closed at the end.
+    """Run the plan and return the recording: if the task is cancelled, that of the requests until then. `recorder`
+    records the requests and is closed at the end.
 
     In the command, `{url}`, `{host}`, `{port}`, `{home}`, `{poll}` and `{time}` are replaced by the values of the run.
-    If the task is cancelled, the command ends, and the result contains the requests until then. Raises UsageError if
-    the command cannot be started, or if the source lacks the plan's feed.
+    Raises UsageError if the command cannot be started, or if the source lacks the plan's feed.
     """
     start = plan.start(world)
     known_as, feed = _select_feed(plan, world)

@@ -1,11 +1,9 @@
 """Redaction of recordings: pseudonyms replace network addresses, and placeholders replace secrets
-(docs/how-to/record-traffic.md).
+(docs/how-to/record-traffic.md). Both are keyed hashes.
 
-Pseudonyms and placeholders are keyed hashes. The content of a private response is left out, because private feeds often
-have secret addresses in their items. The path of a private address is replaced.
-
-The path of an error response's address is kept even if the response is marked private or no-store: all of feedproxy's
-own errors are no-store, even errors for public feeds.
+The content of a private response is left out, because private feeds often have secret addresses in their items. The
+path of a private address is replaced. An error response that is private or no-store does not make its address private,
+because all of feedproxy's own errors are no-store, even for public feeds.
 """
 
 import hashlib
@@ -141,11 +139,12 @@ class Redactor:
         return f"{split.scheme}://{split.netloc.rpartition('@')[2]}/{REDACTED}-{self._hash(path, 4)}"
 
     def _redact_reference(self, reference: str, secrets: set[str], base: str) -> str:
-        """Return a URI reference of a field without its secrets.
+        """Return a URI reference of a field without its secrets. `base` is the target of a private exchange, or "" for
+        any other.
 
-        `base` is the target of a private exchange, or "" for any other exchange. Private responses often refer to other
-        private addresses. If `base` is not "", the result is therefore an absolute URI with a placeholder for path and
-        query. If the client then requests that address, the recorded target has the same placeholder.
+        Private responses often refer to other private addresses. If `base` is not "", the result is therefore an
+        absolute URI with a placeholder for path and query. A later request for that address has the same placeholder in
+        its target.
         """
         if not self._secrets or not base:
             return self._redact_url(reference, secrets)

@@ -1,10 +1,9 @@
 """Writer of a HAR file that is valid after every exchange.
 
 Each write replaces the closing brackets by an exchange and new brackets, so a killed process loses at most the exchange
-being written. Entries refer only to contents in the same file, and the writer does not know the contents in the file of
-an earlier process. It therefore renames such a file, and begins a new one. A new file is also begun if a rotation of
-logs renames, deletes or truncates the file. If several processes record to `week.har`, the others write `week-2.har`,
-`week-3.har` and so on.
+being written. A file of an earlier process is renamed, because entries can refer only to contents that this process has
+written to the same file. A new file is also begun if a rotation of logs renames, deletes or truncates the file. If
+several processes record to `week.har`, the others write `week-2.har`, `week-3.har` and so on.
 """
 
 import contextlib

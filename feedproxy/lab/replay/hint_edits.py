@@ -1,7 +1,7 @@
 """Insertion and removal of schedule hints in a feed's document. All other bytes remain.
 
-`ttl`, `skipHours` and `skipDays` are elements of RSS. `sy` stands for the RSS 1.0 syndication module, which can occur
-in every XML feed. OPML, JSON and HTML are not changed, nor are documents in an encoding that does not include ASCII.
+`ttl`, `skipHours` and `skipDays` are elements of RSS. `sy` is the RSS 1.0 syndication module, which can occur in every
+XML feed. OPML, JSON, HTML, and documents in an encoding that does not include ASCII are not changed.
 """
 
 import re
