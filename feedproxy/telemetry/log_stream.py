@@ -1,7 +1,7 @@
 """Writing of the log: lines in batches, and without waiting for the program that reads a pipe, a socket or a terminal.
 
-A write to a full pipe waits for the program at the other end, such as journald, Docker or a pager. If that program
-stopped reading, the event loop would answer no client.
+If that program (journald, Docker, a pager) stopped reading, a write to the full pipe would wait, and the event loop
+would answer no client.
 """
 
 import asyncio
@@ -123,8 +123,8 @@ class NonBlockingStream:
     def _write_at_once(self, chunk: bytes) -> int:
         """Write a chunk, and return the number of bytes written. Raises BlockingIOError if there is no room.
 
-        RWF_NOWAIT prevents a wait if another worker has used the room that poll(2) reported. Linux before 6.4 lacks
-        this flag for pipes. O_NONBLOCK is no alternative, because it affects all processes that share the pipe.
+        RWF_NOWAIT prevents a wait if another worker has used the room that poll(2) reported. Linux before 6.4 lacks it
+        for pipes. O_NONBLOCK would affect all processes that share the pipe.
         """
         if self._has_nowait:
             try:
