@@ -39,10 +39,10 @@ MITMPROXY_DEFAULTS: dict[str, Any] = {
 
 
 class AddonManager(addonmanager.AddonManager):
-    """mitmproxy's addon manager. It triggers an event only on the addons that handle it.
+    """mitmproxy's addon manager. It triggers an event only on the addons that handle it: at most 6 of the 26 for each
+    of the eight events of a request.
 
-    A request has eight events, and at most 6 of the 26 addons handle one. mitmproxy's own manager enters a context and
-    awaits a coroutine for every addon. For the addons that do not handle an event, this would add 0.4 ms to each
+    mitmproxy's own manager enters a context and awaits a coroutine for every addon, which would add 0.4 ms to each
     request.
     """
 

@@ -199,12 +199,12 @@ async def serve(
     app: App | None = None,
     worker: WorkerContext | None = None,
 ) -> int | WorkerOptions:
-    """Run the proxy until SIGTERM or SIGINT. Return the exit code. Raises UsageError if the configuration is invalid,
-    and CannotListen if an address cannot be listened on.
+    """Run the proxy until SIGTERM or SIGINT. Return the exit code. `announce` is called with the URL of each listener.
+    `worker` is the context of a worker.
 
-    `announce` is called with the URL of each listener. `worker` is the context of a worker. If several workers are
-    configured and `worker` is None, the proxy does not run. The result is then the options for a supervisor
-    (supervisor.py), which runs the workers.
+    If several workers are configured and `worker` is None, do not run the proxy, but return the options for a
+    supervisor (supervisor.py). Raises UsageError if the configuration is invalid, and CannotListen if an address cannot
+    be listened on.
     """
     with hold_lines():
         proxy_master, app, loaded = build_master(plan, app)

@@ -48,10 +48,10 @@ class Reloader:
 
 async def reload(proxy_master: master.Master, app: App, plan: ServePlan) -> None:
     """Load the configuration and the TLS certificate again. Apply the options that need no restart, and log the result.
+    The service manager is notified of the beginning and the end.
 
     A thread reads the configuration, because thousands of rules take seconds. If the configuration has a mistake, or if
-    the proxy is shutting down before the thread has read it, nothing is applied. The service manager is notified of the
-    beginning and the end of the reload.
+    the proxy is shutting down before the thread has read it, nothing is applied.
     """
     is_notified = app.ready
     if is_notified:

@@ -443,8 +443,8 @@ type Place = tuple[socket.AddressFamily, tuple[str | int, ...]]
 def wait_for_signal(timeout: Seconds) -> signal.Signals:
     """Wait for one of _SIGNALS and return it. After `timeout` seconds, return SIGALRM. The signals must be blocked.
 
-    A timer is used instead of signal.sigtimedwait. If a process is stopped and continued (SIGSTOP, `docker pause`)
-    during that call, and the time has passed, Python returns the number of an arbitrary signal.
+    A timer is used, because signal.sigtimedwait can return the number of an arbitrary signal if the process was stopped
+    and continued (SIGSTOP, `docker pause`) and the time has passed.
     """
     signal.setitimer(signal.ITIMER_REAL, max(timeout, TIMER_MIN))
     return signal.Signals(signal.sigwait(_SIGNALS))
