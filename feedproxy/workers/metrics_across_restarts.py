@@ -1,9 +1,8 @@
-"""Metrics of a worker across restarts: a snapshot in memory that outlives the worker.
+"""Metrics of a worker across restarts: a snapshot in memory of the supervisor, which outlives the worker.
 
-The memory belongs to the supervisor. A worker writes its metrics to this memory every few seconds, and at each scrape.
-If the worker exits, the next worker with the same number continues counting from the last snapshot. Snapshots are
-written alternately to two areas. If a process is killed during a write, the previous snapshot therefore remains in the
-other area.
+A worker writes its metrics every few seconds, and at each scrape. If it exits, the next worker with the same number
+continues counting from the last snapshot. Snapshots are written alternately to two areas, so that one remains if a
+process is killed during a write.
 """
 
 import os
