@@ -83,7 +83,7 @@ async def _until_signal[T](lab_run: Coroutine[Any, Any, T]) -> tuple[T, signal.S
     """Return the result of the run, and the signal that interrupted the run, or None if no signal came.
 
     The first SIGINT or SIGTERM cancels the run, so that the command ends, its folder is deleted and the recording is
-    written. SIGINT stays ignored if it was ignored at the start, as in a shell's background jobs.
+    written. A SIGINT that was ignored at the start stays ignored, as in a shell's background jobs.
     """
     task, loop = asyncio.ensure_future(lab_run), asyncio.get_running_loop()
     received: list[signal.Signals] = []
