@@ -42,8 +42,8 @@ def run_in_daemon_thread[Result](work: Callable[[], Result], name: str) -> async
     """Start a thread with this name, and return the future result of `work`. Raises RuntimeError if the system has no
     thread left.
 
-    Unlike the threads of an executor, the thread is a daemon: Python does not wait for its end. The future is done when
-    the thread ends, unless the future is cancelled before. A caller that can be cancelled can shield the future.
+    The thread is a daemon: Python does not wait for its end. The future is done when the thread ends, unless the future
+    is cancelled before. A caller that can be cancelled can shield the future.
     """
     result: Future[Result] = Future()
     result.set_running_or_notify_cancel()  # the thread cannot be cancelled

@@ -1,8 +1,8 @@
 """The order in which Linux kills feedproxy's processes when memory runs out (proc_pid_oom_score_adj(5)).
 
-By default, the kernel kills the process that uses most memory. That can be the process that must not end: the single
-process that serves clients, or the supervisor of several workers. All other processes get a higher score, because a
-killed worker or helper process is replaced.
+By default, the kernel kills the process that uses most memory, perhaps the one that must not end: the single process
+that serves clients, or the supervisor. All other processes get a higher score, because a killed worker or helper
+process is replaced.
 """
 
 import contextlib

@@ -1,9 +1,8 @@
 """Options of feedproxy: name, type, default, unit and description.
 
 `feedproxy options`, docs/reference/options.md and conf/ are made from this module (`make docs`). Addons declare their
-options to mitmproxy (`declare`), and the library reads all of them as one `Settings`. Rules may override options marked
-`per_feed`. Durations are whole seconds and sizes are bytes. A configuration may write `30m` and `4GiB`
-(durations_and_sizes.py).
+options to mitmproxy (`declare`), and the library reads all of them as one `Settings`. Durations are whole seconds and
+sizes are bytes. A configuration may write `30m` and `4GiB` (durations_and_sizes.py).
 """
 
 import re
