@@ -98,6 +98,8 @@ class ChangeLog:
                 enqueue_in(db, extra_deliveries(change), now)
             return changes, incomparable
 
+        if not snapshots:
+            return []
         changes, incomparable = await self._database.run(work)
         completed = [
             parsed for snapshot in incomparable if (parsed := await self._compute_digest(snapshot)) is not None
@@ -121,7 +123,7 @@ class ChangeLog:
                 if row is None or row["at"] < snapshot.at
             ]
 
-        return await self._database.run(work)
+        return await self._database.run(work) if snapshots else []
 
     async def between(self, begin: Instant, end: Instant, limit: int) -> list[Change]:
         """Return the changes of feeds that public lists may name, from `begin` until before `end`: at most `limit`,
