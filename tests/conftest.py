@@ -20,7 +20,7 @@ from pytest_asyncio import plugin as asyncio_plugin
 from feedproxy.process import option_sources
 from feedproxy.telemetry.log_stream import LineHandler
 from feedproxy.workers.available_memory import available_memory
-from tests import cheap_mitmproxy, local_names, short_reports
+from tests import cheap_mitmproxy, cheap_notification_database, local_names, short_reports
 
 CORPUS = Path(__file__).resolve().parents[1].parent / "shared" / "corpus"
 
@@ -82,6 +82,7 @@ setattr(option_sources, "available_memory", functools.cache(available_memory))  
 local_names.look_up_local_names_only()
 cheap_mitmproxy.cheapen_options_and_keys()
 cheap_mitmproxy.ignore_commands()
+cheap_notification_database.cheapen_databases_in_memory()
 
 
 LONG = frozenset(
