@@ -90,9 +90,8 @@ class OriginCredentials:
     def key_for(self, target: str, user: str) -> str:
         """Return the key under which the target's resource is stored for this user.
 
-        If feedproxy sends a credential to the origin for this user, the key is the target with the credential's name as
-        the fragment. Otherwise the key is the target. A credential for the user has priority over a credential for all
-        users.
+        The key is the target. If feedproxy sends a credential to the origin for this user, the credential's name is
+        added as the fragment. A credential for the user has priority over a credential for all users.
         """
         matching = self._matching(target)
         own = [credential for credential in matching if user and credential.user == user]
@@ -130,11 +129,11 @@ class OriginCredentials:
 
 
 def parse_wallet(text: str, name: str, *, seed: bytes) -> tuple[Credential, ...]:
-    """Return the entries of a wallet file with the content `text`.
+    """Return the entries of a wallet file with the content `text`. `name` is the file's name for error messages.
 
-    `name` is the file's name for error messages. `seed` is the secret of this installation. The names of credentials
-    are hashes keyed with `seed`, so that they do not reveal passwords. Raises UsageError for an invalid file. The
-    error's message names the position and never contains a secret.
+    `seed` is a secret of this installation. It keys the hashes in the names of credentials, so that these do not reveal
+    passwords. Raises UsageError for an invalid file. The error's message names the position and never contains a
+    secret.
     """
     try:
         document: Any = YAML(typ="safe", pure=True).load(io.StringIO(text))

@@ -37,8 +37,8 @@ FOREIGN_DATA = ("WRONGTYPE", "not an integer", "not a valid float")
 NOT_PERMITTED = "The user executing the script can't"
 """Part of the message with which Redis reports that an ACL forbids a step of a script. The message has no code."""
 ERROR_CODE = re.compile(r"(?:^|: ?-?)(?!ERR )[A-Z]{3,} ")
-"""Pattern of an error code in a message of Redis. redis-py omits the code ERR. Redis before version 7 reports an error
-in a script as ERR, with the original error in the text."""
+"""Pattern of an error code other than ERR in a message of Redis. redis-py omits ERR. Redis before version 7 reports an
+error in a script as ERR, with the original error in the text."""
 
 FILE_PARAMETERS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 """Parameters of a Redis address that name a file."""
@@ -88,7 +88,6 @@ class RedisConnection:
         self.address = host_and_port(url)
         self.up = False
         self.reason = "not asked yet"
-        """Reason of the current outage."""
         self.since = 0.0
         """Beginning of the current outage or availability, by the event loop's clock."""
         self.outage_count = 0
@@ -336,8 +335,9 @@ def _short_message(error: BaseException) -> str:
 def _refusal(error: BaseException, message: str) -> RedisRefused:
     """Return the error to raise for an error of Redis: RedisRefused for a wrong request, otherwise RedisRefusedForNow.
 
-    Redis reports a wrong request with the code ERR. It reports another program's data or a missing permission with ERR,
-    too, so these are recognised by the text. For some other codes, redis-py has classes of their own.
+    Redis reports a wrong request with the code ERR. Another program's data and a missing permission are recognised by
+    the text, because their messages can have this code or none. For some other codes, redis-py has classes of their
+    own.
     """
     text = str(error)
     is_for_now = ERROR_CODE.search(text) or _is_foreign_data(text) or NOT_PERMITTED in text

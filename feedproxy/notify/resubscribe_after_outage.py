@@ -6,9 +6,9 @@ from feedproxy.clock import Instant, Seconds
 from feedproxy.store.resource import Resource
 
 OUTAGE_MIN: Seconds = 300
-"""An outage is a gap of more than this many seconds. The gap lies between two iterations of the notification service's
-loop, or between the first failed request to an origin and the next answer of any origin. Shorter gaps are usual on a
-busy machine.
+"""An outage is a gap of more than this many seconds between two iterations of the notification service's loop, or
+between the first failed request to an origin and the next answer of any origin. Shorter gaps are usual on a busy
+machine.
 
 Some rssCloud servers drop a subscriber after three failed notifications in a row, perhaps within minutes.
 """

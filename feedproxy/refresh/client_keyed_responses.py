@@ -68,8 +68,7 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
     """Return the key of the response that a job received. The key contains:
 
     * the client-specific fields of the request,
-    * the client's User-Agent, if the response is a page or an error,
-    * the client's User-Agent, if the response is a feed and the User-Agent can contain markup,
+    * the client's User-Agent, if the response is not a feed, or if the User-Agent can contain markup,
     * the client's Range, if the response has another status than 200 and 206.
 
     Fields that Vary nominates are left out, because Vary selects the response by them. Credentials are never left out.

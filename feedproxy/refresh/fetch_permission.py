@@ -91,9 +91,9 @@ class FetchPermissions:
         """Wait until `site_interval` permits a fetch from the target's site.
 
         A *slot* is an instant at which a fetch from the site is permitted. If a client waits, the next free slot is
-        reserved at once. The fetch waits for this slot, but at most `answer_timeout` seconds. A background refresh
-        reserves a slot only when the slot has come, so that clients go first. After `answer_timeout` seconds without a
-        slot, a background refresh reserves the next free slot like a fetch for a client.
+        reserved at once, and the fetch waits for it at most `answer_timeout` seconds. A background refresh reserves a
+        slot only when the slot has come, so that clients go first. After `answer_timeout` seconds without a slot, it
+        reserves the next one like a fetch for a client.
         """
         if is_upstream_target(target, settings):
             return

@@ -218,15 +218,12 @@ def _as_response_of_first_target(
 ) -> Fetched | Oversized:
     """Return the last response of a chain as the response of the requested target.
 
-    No-Vary-Search is removed, because it applies to the final URL.
-
-    `varying_names` are the names in the Vary of the redirects. They are added to Vary, because the redirects can lead
-    another request elsewhere. `*` is left out, because no such response could be stored. A 304 without Vary stays
-    without Vary, so that the stored Vary stays unchanged.
+    No-Vary-Search is removed, because it applies to the final URL. `varying_names`, from the Vary of the redirects, are
+    added to Vary, because the redirects can lead another request elsewhere. `*` is left out, because no such response
+    could be stored. A 304 without Vary stays without Vary, so that the stored Vary stays unchanged.
 
     A redirect can lead elsewhere later. The lifetimes in the response are therefore limited to those of the redirects,
-    in seconds: `targeted_lifetime` is for caches that use targeted fields (RFC 9213), and `lifetime` for all other
-    caches.
+    in seconds: `targeted_lifetime` for caches that use targeted fields (RFC 9213), and `lifetime` for all others.
     """
     if not isinstance(fetched, Fetched):
         return fetched

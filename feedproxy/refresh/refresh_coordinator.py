@@ -249,7 +249,6 @@ class RefreshCoordinator:
     def _start_once(
         self, tasks: dict[str, asyncio.Task[None]], target: str, work: Callable[[], Awaitable[None]]
     ) -> None:
-        """Start `work`, unless `tasks` already has a running task for the target."""
         if target in tasks:
             return
 

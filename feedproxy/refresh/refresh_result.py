@@ -18,9 +18,9 @@ REASON_LENGTH_MAX = 300
 class RefreshRecord(Struct, frozen=True):
     """The record of a refresh for metrics, log and the operator's pages.
 
-    `at` is the instant at which the refresh ended. `occasion` is `reader`, `background` or `push`. `received_size` is
-    the size of the origin's content in bytes. `content_size` is the size of the stored content in bytes.
-    `is_missing_feed` is true if a feed was requested, none was received, and none is stored.
+    `at` is the instant at which the refresh ended. `occasion` is `reader`, `background` or `push`. `received_size` and
+    `content_size` are the sizes of the origin's and of the stored content, in bytes. `is_missing_feed` is true if a
+    feed was requested, none was received, and none is stored.
     """
 
     at: Instant

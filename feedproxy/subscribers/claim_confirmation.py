@@ -90,14 +90,12 @@ def update_claim(
     jump: float,
     room: float = math.inf,
 ) -> ClaimState:
-    """Return the state after another claim of `count` subscribers. A claim that is too high must be repeated before it
-    counts.
+    """Return the state after another claim of `count` subscribers. A claim above a limit must be repeated before it
+    counts:
 
-    * `jump` is a factor. If it is 0, no claim is too high. Otherwise a claim is too high if it exceeds the claim of an
-      hour ago by more than this factor.
-    * `room` is a number of subscribers. A claim is also too high if it exceeds the confirmed claim of the last `window`
-      seconds by more than `room`.
-    * A first claim is too high if it exceeds FIRST_MAX or `room`.
+    * A claim may exceed the claim of an hour ago by the factor `jump`. 0 permits every claim.
+    * It may exceed the confirmed claim of the last `window` seconds by at most `room` subscribers.
+    * A first claim may be at most FIRST_MAX and at most `room`.
     """
     if claim_state is None or now - claim_state.last >= window:
         times = 1 if claim_state is None else claim_state.times + 1

@@ -35,7 +35,6 @@ _DOTTED_QUAD = re.compile(r"(?:(?:0|[1-9][0-9]{0,2})\.){3}(?:0|[1-9][0-9]{0,2})"
 
 
 _LOOPBACK: Mapping[int, Network] = {4: ipaddress.ip_network("127.0.0.0/8"), 6: ipaddress.ip_network("::1/128")}
-"""The loopback networks, by the version of IP."""
 
 
 class AddressTrust(Enum):

@@ -261,12 +261,8 @@ class OriginConnector(TCPConnector):
 
 
 class ParentConnector(BaseConnector):
-    """Pool of connections through one parent proxy.
-
-    A request for an https target uses a tunnel through the parent. A request for an http target uses a tunnel if the
-    parent is a SOCKS5 proxy, and is sent to the parent itself if it is an HTTP proxy. `check` must permit the host of a
-    tunnel.
-    """
+    """Pool of connections through one parent proxy. Requests for https targets, and all requests through a SOCKS5
+    proxy, use a tunnel. Other requests are sent to the parent itself. `check` must permit the host of a tunnel."""
 
     def __init__(
         self,

@@ -115,7 +115,6 @@ class _Host(Struct, frozen=True):
     request: aiohttp.ClientRequest
     """A request by which aiohttp selects a connection of the pool, and which is never sent."""
     site: str
-    """Registrable domain of the host."""
     root: bytes
     """The scheme and authority of a target, for requests in absolute-form."""
 

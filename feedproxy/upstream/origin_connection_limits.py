@@ -119,7 +119,6 @@ class Slot:
     """A function that ends the exchange in the slot, or None if the exchange must not be ended."""
     is_ended: bool = False
     client: str = ""
-    """The client to which the slot is charged."""
     granted: asyncio.Future[None] | None = field(default=None, repr=False)
 
     def quiet_since(self) -> Seconds:

@@ -119,7 +119,6 @@ class KnownFeed(Struct, frozen=True):
 
 
 NOTHING_KNOWN = KnownFeed()
-"""The stored parts of a new feed: none."""
 
 
 class _Document(Struct, frozen=True):
