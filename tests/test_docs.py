@@ -258,6 +258,14 @@ def test_pictures_exist_are_small_and_have_a_description(page: Path) -> None:
         assert (page.parent / place).stat().st_size < 150_000, place
 
 
+@pytest.mark.parametrize("page", PAGES, ids=_named)
+def test_every_row_of_a_table_is_one_line(page: Path) -> None:
+    """A row that continues on the next line ends the table there."""
+    rows = re.findall(r"^\|.*$", _prose(page.read_text(encoding="utf-8")), re.M)
+
+    assert [row for row in rows if not row.rstrip().endswith("|")] == []
+
+
 @pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
 def test_files_named_for_contributors_exist(name: str) -> None:
     named = [

@@ -299,7 +299,7 @@ def kept() -> Iterator[Promise]:
             case=f"{detail}, {status}" if status else detail,
         )
     yield row(
-        "If the address of a stored copy is forbidden now, the copy answers as a hit",
+        "If the host name of a stored copy now resolves to a forbidden address, the copy answers as a hit",
         (*STALE, Break(Forbidden("not here"))),
         f"hit; ttl={TTL}; detail=forbidden-address",
         source=BAD_UPDATES,
