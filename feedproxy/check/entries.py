@@ -102,7 +102,7 @@ class GUIDS_MISSING(Note, level=Level.WARN, category=Category.IDENTITY):
 
 
 class GUIDS_DUPLICATE(Note, level=Level.WARN, category=Category.IDENTITY):
-    summary = "Guids that belong to several entries each: %(count)s, such as `%(example)s`."
+    summary = "Guids that several entries have in common: %(count)s, such as `%(example)s`."
     advice = "Many readers show only one of these entries. A guid must belong to one entry permanently."
     reference = "RSS 2.0, guid; RFC 4287, section 4.1.2"
 
@@ -232,7 +232,7 @@ class DATE_IN_FUTURE(Note, level=Level.WARN, category=Category.CONTENT):
 
 
 class ENCLOSURES_INCOMPLETE(Note, level=Level.WARN, category=Category.CONTENT):
-    summary = "Entries with enclosures that lack attributes required by RSS (%(names)s): %(count)s."
+    summary = "Entries with incomplete enclosures: %(count)s. Missing attributes that RSS requires: %(names)s."
     advice = """\
     Readers need `url` to download the file, `type` to choose a player, and `length` to show the size. If the length
     is unknown, write `length="0"`."""

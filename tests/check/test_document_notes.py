@@ -235,7 +235,9 @@ def test_document_with_equal_self_links_gets_no_finding() -> None:
 def test_enclosures_incomplete_names_missing_attributes(enclosure: str, names: str | None) -> None:
     found = [note.message for note in check_document(item(NAME + DATE + enclosure), NOW) if note.level.is_finding]
 
-    assert found == ([f"Entries with enclosures that lack attributes required by RSS ({names}): 1."] if names else [])
+    assert found == (
+        [f"Entries with incomplete enclosures: 1. Missing attributes that RSS requires: {names}."] if names else []
+    )
 
 
 @pytest.mark.parametrize(("version", "is_expected"), [("0.91", False), ("0.92", False), ("0.93", True), ("2.0", True)])
