@@ -103,7 +103,7 @@ class RetryAfterDate(_RetryAfter):
 class RetryAfterNegative(_RetryAfter):
     """The response is 429 with a negative Retry-After, which is invalid.
 
-    A good reader ignores a negative Retry-After and waits as after a 429 without Retry-After.
+    A good reader ignores a negative Retry-After. It waits for an hour or more, as after a 429 without Retry-After.
     """
 
     name = "retry-after-negative"
