@@ -15,7 +15,6 @@ from feedproxy.feed.convert.write.xml_writer import finish, put
 from feedproxy.feed.document_syntax import find_document_start
 from feedproxy.feed.edit.self_link import plain_title
 from feedproxy.feed.encoding_detection import to_utf8
-from feedproxy.feed.entity_references_and_repairs import escape_bare, replace_surrogates
 from feedproxy.feed.feed_scheme import resolve_address
 from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import (
@@ -28,6 +27,7 @@ from feedproxy.feed.xml_parser import (
     safe_length,
     text_of,
 )
+from feedproxy.feed.xml_repairs import escape_bare, replace_surrogates
 from feedproxy.http.date import format_http_date
 
 MEDIA_TYPE = "text/x-opml; charset=utf-8"

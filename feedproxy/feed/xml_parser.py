@@ -1,15 +1,13 @@
 """Safe parser of untrusted XML. It reads no external entities, uses no network, and raises no exceptions.
 
 libxml2 recovers from syntax errors in a document. `XmlTree.well_formed` is then False. Declared entities are expanded
-within limits (feed/entity_references_and_repairs.py). The option huge_tree is off, so libxml2 limits the depth (256
-elements) and single texts (10 MB). Elements nested more deeply lose their tags. Large documents are parsed in pieces,
-and each item is removed after its processing.
+within limits (feed/entity_references.py), and frequent errors are repaired (feed/xml_repairs.py). The option huge_tree
+is off, so libxml2 limits the depth (256 elements) and single texts (10 MB). Large documents are parsed in pieces, and
+each item is removed after its processing.
 """
 
-import io
 import itertools
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator
 from html import unescape
 from typing import Any
@@ -19,14 +17,9 @@ from msgspec import Struct
 
 from feedproxy.feed.document_syntax import SEARCH_MAX, find_document_start, skip_prolog
 from feedproxy.feed.encoding_detection import Utf8Text
-from feedproxy.feed.entity_references_and_repairs import (
-    NOT_CONTENT,
-    close_void_elements,
-    escape_bare,
-    replace_surrogates,
-    resolve_references,
-)
-from feedproxy.feed.xml_well_formedness import IsWellFormed, is_well_formed, remembering_check
+from feedproxy.feed.entity_references import resolve_references
+from feedproxy.feed.xml_repairs import close_void_elements, escape_bare, repair_nesting, replace_surrogates
+from feedproxy.feed.xml_well_formedness import is_well_formed, remembering_check
 
 ATOM = "http://www.w3.org/2005/Atom"
 ATOM03 = "http://purl.org/atom/ns#"
@@ -70,31 +63,8 @@ ATTRIBUTES_MAX = 256
 lxml finds a value by a linear search, so the time grows with the square of this number.
 """
 
-_DEPTH_MAX = 250
-"""Elements nested more deeply lose their tags if libxml2 refuses a document, or if items seem to be nested."""
-
-_REPAIRED_MAX = 4 * 1024 * 1024
-"""Maximum size, in bytes, of a document that is searched for missing end tags and elements deeper than _DEPTH_MAX."""
-
 _LIMIT_ERRORS = frozenset({etree.ErrorTypes.ERR_RESOURCE_LIMIT, etree.ErrorTypes.ERR_INTERNAL_ERROR})
 """Types of errors by which libxml2 reports that a document exceeds its limits. They depend on libxml2's version."""
-
-_TAG = re.compile(
-    rb"""<(?:/()[^<>]*+>|(?=[A-Za-z_:\x80-\xff])(?:[^"'<>]++|"[^"<]*+"|'[^'<]*+')*+()>|"""
-    + NOT_CONTENT.replace(b"(?<=<)", b"", 1)
-    + rb")"
-)
-"""Pattern of an end tag (the first group is not None) or a start tag (the second group is not None).
-
-The pattern also matches CDATA sections, comments and instructions, which contain no tags. It does not match a tag with
-a `<` in a value: XML forbids it, and each search for the end of such a tag might read the rest of the document.
-"""
-
-_ITEM_NAMES = frozenset({b"item", b"entry"})
-_CONTAINER_NAMES = _ITEM_NAMES | {b"channel", b"feed", b"rss", b"rdf:rdf"}
-"""Names, in lower case, of elements that end only at an end tag with their own name."""
-
-_TAG_NAME = re.compile(rb"</?([^\s/>]*+)")
 
 _NAMESPACE_MAX = 256
 """Maximum length of a namespace name, in bytes. Each element in the tree repeats the name of its namespace."""
@@ -199,7 +169,7 @@ def _parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlT
     data = replaced if replaced is escaped else replaced[: safe_length(replaced)]
     faultless = parser.feed_all(data)
     if parser.found_nested_item or parser.exceeded_limit:
-        repaired = _with_repaired_nesting(data, check)
+        repaired = repair_nesting(data, check)
         if parser.found_nested_item or repaired is not data:
             # The items before this place have been passed on.
             parser = _StreamParser(_skip(parser.items, on_item), allows_nested=True)
@@ -215,59 +185,6 @@ def _parse_streaming(text: Utf8Text, on_item: Callable[[Element], None]) -> XmlT
 def _skip(count: int, on_item: Callable[[Element], None]) -> Callable[[Element], None]:
     numbers = itertools.count()
     return lambda item: on_item(item) if next(numbers) >= count else None
-
-
-def _with_repaired_nesting(data: bytes, check: IsWellFormed) -> bytes:
-    """Return the document with the end tags that are missing before the next item, and without the tags of elements
-    nested too deeply. A document without either fault is returned as the same object.
-
-    At each end tag, libxml2 ends the innermost open element, whatever the tag's name is. After a missing end tag, it
-    therefore takes all further items for the content of one item. Two rules prevent this: An end tag ends the element
-    of its name with all elements in it. An item begins after the end of the item before it. A well-formed document,
-    for which `check` returns True, may contain an item within another.
-
-    The content of elements nested too deeply remains, as a part of the innermost element that is not.
-    """
-    if len(data) > _REPAIRED_MAX:
-        return data
-    may_nest_items = check(data)
-    result, done = io.BytesIO(), 0
-    names, counts = list[bytes](), Counter[bytes]()  # of the open elements
-
-    def end_innermost() -> bytes:
-        """End the innermost open element. Return its end tag, or nothing if the element is nested too deeply."""
-        name = names.pop()
-        counts[name] -= 1
-        return b"</%b>" % name if len(names) < _DEPTH_MAX else b""
-
-    for match in _TAG.finditer(data):
-        is_end, is_start = match[1] is not None, match[2] is not None
-        found = _TAG_NAME.match(data, match.start()) if is_end or is_start else None
-        if found is None:
-            continue  # a comment, an instruction, or a CDATA section
-        name, missing, is_kept = found[1], list[bytes](), True
-        if counts[name] and (is_end or (not may_nest_items and name.lower() in _ITEM_NAMES)):
-            while names[-1] != name:
-                missing.append(end_innermost())
-            end_tag = end_innermost()
-            is_kept = bool(end_tag)
-            if is_start:
-                missing.append(end_tag)
-        elif is_end and names and names[-1].lower() not in _CONTAINER_NAMES:
-            is_kept = bool(end_innermost())  # as libxml2 does, because the name may be misspelt
-        elif is_end:
-            is_kept = False
-        if is_start:
-            is_kept = len(names) < _DEPTH_MAX
-            if not data.endswith(b"/>", match.start(), match.end()):
-                names.append(name)
-                counts[name] += 1
-        if missing or not is_kept:
-            result.write(data[done : match.start()])
-            result.writelines(missing)
-            done = match.start() if is_kept else match.end()
-    result.write(data[done:])
-    return result.getvalue() if done else data
 
 
 class _StreamParser:

@@ -8,8 +8,8 @@ import pytest
 
 from feedproxy.feed import xml_parser, xml_well_formedness
 from feedproxy.feed.encoding_detection import to_utf8
-from feedproxy.feed.entity_references_and_repairs import close_void_elements, escape_bare
 from feedproxy.feed.parse.channel_parser import read
+from feedproxy.feed.xml_repairs import close_void_elements, escape_bare
 from tests.growth import TIMES, grows_no_faster
 
 MB = 1024 * 1024

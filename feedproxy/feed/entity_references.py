@@ -1,4 +1,4 @@
-"""Replacement of entity references (XML 1.0, section 4.4), and repair of bare `&`, bare `<`, and unclosed `<br>`.
+"""Replacement of entity references (XML 1.0, section 4.4).
 
 The total length of the texts is limited. External entities and parameter entities are never read. A reference to an
 undeclared entity of HTML is a syntax error. After a syntax error, libxml2 leaves out all references by name, so
@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from html.entities import html5
 
-from feedproxy.feed.xml_well_formedness import IsWellFormed, is_well_formed
+from feedproxy.feed.xml_well_formedness import IsWellFormed
 
 _ENTITY_MAX = 8 * 1024
 """Entities of more than this many bytes are not expanded. Known entities are letters, names and addresses."""
@@ -26,114 +26,28 @@ _DEPTH_MAX = 8
 _PIECES_MAX = 10_000
 """The text is held in pieces, which are joined when there are this many. Each piece takes 50 bytes besides its text."""
 
-_NAME = rb"[A-Za-z_:\x80-\xff][\w.:\-\x80-\xff]{0,63}"
+NAME = rb"[A-Za-z_:\x80-\xff][\w.:\-\x80-\xff]{0,63}"
+"""Pattern of the name of an entity."""
+
 _DOCUMENT_TYPE = re.compile(rb"<!DOCTYPE[^\[>]*\[(.*?)\]\s*>", re.DOTALL)
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _DECLARATION = re.compile(
-    rb"""<!ENTITY\s+(?P<name>""" + _NAME + rb""")\s+(?:"(?P<double>[^"]*+)"|'(?P<single>[^']*+)')\s*>"""
+    rb"""<!ENTITY\s+(?P<name>""" + NAME + rb""")\s+(?:"(?P<double>[^"]*+)"|'(?P<single>[^']*+)')\s*>"""
 )
 _ESCAPED_REFERENCE = re.compile(b"&#(?:38|x26);#")
 """Pattern of an escaped ampersand in a declaration. `&#38;#60;` declares the text `&#60;`, a reference to `<`."""
 
-_REFERENCE = re.compile(b"&(" + _NAME + b");")
+_REFERENCE = re.compile(b"&(" + NAME + b");")
 NOT_CONTENT = rb"(?<=<)(?:!\[CDATA\[(?:[^\]]++|\](?!\]>))*+|!--(?:[^-]++|-(?!->))*+|\?[^>]*+)"
 """Pattern of CDATA sections, comments and instructions after their `<`. They contain no references."""
 
-_REFERENCE_IN_CONTENT = re.compile(rb"[<&](?:(?<=&)(" + _NAME + rb");|" + NOT_CONTENT + rb")")
+_REFERENCE_IN_CONTENT = re.compile(rb"[<&](?:(?<=&)(" + NAME + rb");|" + NOT_CONTENT + rb")")
 """Pattern of a reference to an entity. The first group is the name of the entity.
 
 The pattern also matches CDATA sections, comments and instructions. The first group is then None.
 """
 
-_NO_REFERENCE = rb"(?!(?:" + _NAME + rb"|#[0-9]{1,7}|#x[0-9A-Fa-f]{1,6});)"
-_NO_MARKUP = rb"(?=[^A-Za-z_:/!?\x80-\xff])"
-_BARE_AMPERSAND = re.compile(b"&" + _NO_REFERENCE)
-_BARE_LESS = re.compile(b"<" + _NO_MARKUP)
-"""Pattern of a `<` that begins no markup. Separate searches for `&` and `<` are three times as fast as one for both."""
-_BARE_IN_CONTENT = re.compile(
-    rb"[<&](?:(?<=&)()" + _NO_REFERENCE + rb"|(?<=<)()" + _NO_MARKUP + rb"|" + NOT_CONTENT + rb")"
-)
-"""Pattern of an ampersand that begins no reference, and of a `<` that begins no markup.
-
-For such an ampersand, the first group is empty. For such a `<`, the second group is empty. The pattern also matches
-CDATA sections, comments and instructions, which can contain both. Both groups are then None.
-"""
-
-_VOID = rb"<(?:br|hr|img)(?:\s[^<>]*+)?(?<!/)>(?!</)"
-"""Pattern of an unclosed start tag of `br`, `hr` or `img`: it neither ends in `/>` nor is followed by an end tag."""
-_FIRST_VOID = re.compile(_VOID, re.IGNORECASE)
-_VOID_IN_CONTENT = re.compile(rb"(" + _VOID + rb")|<" + NOT_CONTENT, re.IGNORECASE)
-"""Pattern of an unclosed start tag of `br`, `hr` or `img` (_VOID). The pattern also matches CDATA sections, comments
-and instructions, which contain no tags. The first group is then None."""
-
-_VOID_MAX = 10_000
-"""Maximum number of matches of _VOID_IN_CONTENT in one document that are examined."""
-
-_SURROGATE = (
-    rb"&#(?:x0*+[dD][89A-Fa-f][0-9A-Fa-f]{2}"
-    rb"|0*+(?:55(?:29[6-9]|[3-9][0-9]{2})|56[0-9]{3}|57(?:[0-2][0-9]{2}|3[0-3][0-9]|34[0-3])));"
-)
-"""Pattern of a reference to a surrogate (U+D800 to U+DFFF)."""
-_FIRST_SURROGATE = re.compile(_SURROGATE)
-"""Pattern of a reference to a surrogate. Two fixed bytes at the beginning make it 25 times as fast as _SURROGATES."""
-_SURROGATES = re.compile(rb"(?:" + _SURROGATE + rb")+")
-
-_BARE_MAX = 10_000
-"""Maximum number of bare `&` and `<` in one document that are read as text."""
-
 _PREDEFINED = {b"amp": b"&#38;", b"lt": b"&#60;", b"gt": b"&#62;", b"quot": b"&#34;", b"apos": b"&#39;"}
-
-
-def escape_bare(data: bytes) -> bytes:
-    """Return a document in UTF-8 with references in place of bare `&` and `<`, at most _BARE_MAX.
-
-    An ampersand that begins no reference, and a `<` that begins no markup, are ill-formed (XML 1.0, section 2.4), but
-    common in addresses and in texts like `3 < 4`. libxml2 would read `?a=1&b=2` as `?a=1=2`, and would drop items after
-    `<4`. A well-formed document is returned unchanged.
-    """
-    pieces, done = list[bytes](), 0
-    has_bare = _BARE_AMPERSAND.search(data) or _BARE_LESS.search(data)
-    matches = _BARE_IN_CONTENT.finditer(data) if has_bare else ()
-    for match in matches:
-        if match[1] is not None or match[2] is not None:
-            pieces += (data[done : match.start()], b"&lt;" if match[1] is None else b"&amp;")
-            done = match.end()
-            if len(pieces) == 2 * _BARE_MAX:
-                break
-    return b"".join((*pieces, data[done:])) if pieces else data
-
-
-def close_void_elements(data: bytes, check: IsWellFormed = is_well_formed) -> bytes:
-    """Return a document in UTF-8 with `<br/>` in place of `<br>`, and likewise for `hr` and `img`.
-
-    A description with unescaped HTML is ill-formed if it has such tags. libxml2 would read all further items as content
-    of the unclosed element. If `check` finds a document well-formed, it is returned unchanged, as the same object.
-    """
-    if _FIRST_VOID.search(data) is None or check(data):
-        return data
-    return _VOID_IN_CONTENT.sub(
-        lambda match: match[0] if match[1] is None else match[1][:-1] + b"/>", data, count=_VOID_MAX
-    )
-
-
-def replace_surrogates(data: bytes) -> bytes:
-    """Return a document in UTF-8 with valid references in place of references to surrogates.
-
-    References to surrogates are ill-formed (XML 1.0, section 4.1), but some programs write two of them for a character
-    beyond U+FFFF, such as an emoji. From these, libxml2 makes bytes that are not UTF-8, and lxml then raises an
-    exception. A well-formed document is returned unchanged, as the same object. In an ill-formed document, references
-    in CDATA sections are replaced as well, because a syntax error can hide where a section begins.
-    """
-    if _FIRST_SURROGATE.search(data) is None or is_well_formed(data):
-        return data
-    return _SURROGATES.sub(lambda match: _join_surrogates(match[0]), data)
-
-
-def _join_surrogates(references: bytes) -> bytes:
-    numbers = references.decode()[2:-1].split(";&#")
-    units = "".join(chr(int(number[1:], 16) if number.startswith("x") else int(number)) for number in numbers)
-    text = units.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text.encode("ascii", "xmlcharrefreplace")
 
 
 def resolve_references(data: bytes, root: int, check: IsWellFormed) -> tuple[bytes, bool]:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from feedproxy.feed import entity_references_and_repairs
+from feedproxy.feed import xml_repairs
 from feedproxy.feed.channel import Channel
 from feedproxy.feed.convert.formats import FORMATS
 from feedproxy.feed.convert.read import from_document
@@ -147,7 +147,7 @@ def test_search_for_references_to_surrogates_is_as_fast_as_for_one_reference() -
     body = b"<p>a text without &#233; them</p>" * 10_000
     one = re.compile(b"&#(?:x1f600|128512);")
 
-    searched = min(cost(lambda: entity_references_and_repairs.replace_surrogates(body), 3) for _ in range(5))
+    searched = min(cost(lambda: xml_repairs.replace_surrogates(body), 3) for _ in range(5))
 
     assert searched < 6 * min(cost(lambda: one.search(body), 3) for _ in range(5))
 
