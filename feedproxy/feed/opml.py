@@ -16,7 +16,6 @@ from feedproxy.feed.document_syntax import find_document_start
 from feedproxy.feed.edit.self_link import plain_title
 from feedproxy.feed.encoding_detection import to_utf8
 from feedproxy.feed.feed_scheme import resolve_address
-from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import (
     PARSER_OPTIONS,
     Element,
@@ -28,6 +27,7 @@ from feedproxy.feed.xml_parser import (
     text_of,
 )
 from feedproxy.feed.xml_repairs import escape_bare, replace_surrogates
+from feedproxy.feed.xml_well_formedness import valid_text
 from feedproxy.http.date import format_http_date
 
 MEDIA_TYPE = "text/x-opml; charset=utf-8"

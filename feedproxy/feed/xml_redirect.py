@@ -12,8 +12,8 @@ from lxml import etree
 from msgspec import Struct
 
 from feedproxy.feed.encoding_detection import to_utf8
-from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import PARSER_OPTIONS
+from feedproxy.feed.xml_well_formedness import valid_text
 
 # RFC 9110, section 4.1, recommends supporting URIs of 8000 octets; the limit is twice that in UTF-16, with tags.
 _DOCUMENT_MAX = 20 * 1024

@@ -1,8 +1,10 @@
-"""Check whether a document is well-formed (XML 1.0, section 2.1), with a limit of its depth.
+"""Well-formedness of XML 1.0: a check of documents (section 2.1), and the removal of characters that are not allowed
+(section 2.2).
 
-The limit is necessary because expat has none, and takes 128 bytes for each open element.
+The check has a limit of the depth, because expat has none, and takes 128 bytes for each open element.
 """
 
+import re
 from collections.abc import Callable
 from xml.parsers.expat import ExpatError, ParserCreate
 
@@ -13,6 +15,9 @@ _NESTED_MAX = 10_000
 """Maximum number of open elements of a well-formed document. The limit of libxml2 is 256."""
 
 _COUNTED = 64 * 1024
+
+_NOT_ALLOWED = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Pattern of characters that XML does not allow, not even as references. Lone surrogates are among them."""
 
 
 class _TooDeep(Exception):
@@ -70,3 +75,8 @@ def _may_be_deep(data: bytes) -> bool:
             return True
         depth = max(0, depth)
     return False
+
+
+def valid_text(text: str) -> str:
+    """Return the text without characters that XML does not allow."""
+    return _NOT_ALLOWED.sub("", text)

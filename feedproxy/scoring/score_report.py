@@ -6,7 +6,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from feedproxy.durations_and_sizes import span
-from feedproxy.feed.xml_characters import valid_text
+from feedproxy.feed.xml_well_formedness import valid_text
 from feedproxy.notes import Level, advice_lines
 from feedproxy.scoring.grade import FeedScore, Finding, ReaderScore, Score
 from feedproxy.scoring.reader_accounts import Evidence, TrafficCost

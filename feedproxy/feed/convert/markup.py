@@ -11,8 +11,8 @@ from lxml import etree
 
 from feedproxy.feed.convert.model import Text
 from feedproxy.feed.convert.namespaces import XHTML, XML
-from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import Element, text_of
+from feedproxy.feed.xml_well_formedness import valid_text
 
 _ELEMENTS = (
     "a abbr acronym address area article aside audio b base bdi bdo big blockquote body br button canvas caption "

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from feedproxy.feed.xml_characters import valid_text
+from feedproxy.feed.xml_well_formedness import valid_text
 
 type Data = dict[str, "Data"] | list["Data"] | str | int | float | bool | None
 

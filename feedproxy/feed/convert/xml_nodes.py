@@ -10,8 +10,8 @@ from lxml import etree
 
 from feedproxy.feed.convert.model import Node
 from feedproxy.feed.convert.namespaces import ALIASES, PREFIXES, RSS1, RSS2, RSS11, XML
-from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import Element, attributes, qualified_name
+from feedproxy.feed.xml_well_formedness import valid_text
 
 _NAME = re.compile(r"[^\W\d][\w.\-]*")
 _SILENT = (etree._Comment, etree._ProcessingInstruction)

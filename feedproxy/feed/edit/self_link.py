@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from feedproxy.feed.channel import Channel, Kind
 from feedproxy.feed.edit.splice import Edit, EncodedDocument, open_document, splice
 from feedproxy.feed.edit.tag_offsets import ChannelOffsets, LinkTag, find_channel
-from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import ATOM, ATOM03
+from feedproxy.feed.xml_well_formedness import valid_text
 from feedproxy.http.uri import is_same
 
 NOT_EXTENSIBLE = frozenset({"0.9", "0.90", "0.91"})

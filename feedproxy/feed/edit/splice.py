@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from feedproxy.feed.encoding_detection import declared_encoding, encoding_by_bytes, to_utf8
 from feedproxy.feed.encoding_labels import codec_of, is_ascii_compatible, is_wide
-from feedproxy.feed.xml_characters import valid_text
+from feedproxy.feed.xml_well_formedness import valid_text
 
 
 class EncodedDocument(Struct, frozen=True):

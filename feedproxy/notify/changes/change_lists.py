@@ -14,7 +14,7 @@ from xml.sax.saxutils import quoteattr
 
 from feedproxy.clock import HOUR, Instant, Seconds
 from feedproxy.errors import BadTarget, NotFound
-from feedproxy.feed.xml_characters import valid_text
+from feedproxy.feed.xml_well_formedness import valid_text
 from feedproxy.http import generated_document, uri
 from feedproxy.http.date import format_http_date
 from feedproxy.http.etag import EntityTag

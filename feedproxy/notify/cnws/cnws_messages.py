@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 from msgspec import Struct
 
 from feedproxy.clock import Instant
-from feedproxy.feed.xml_characters import valid_text
+from feedproxy.feed.xml_well_formedness import valid_text
 from feedproxy.http.date import format_http_date
 from feedproxy.notify.pings.ping_messages import InvalidCall
 from feedproxy.notify.rpc.soap import parse_document, split_tag

@@ -10,8 +10,8 @@ from xml.sax.saxutils import escape
 from defusedxml.ElementTree import fromstring
 from msgspec import Struct
 
-from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import safe_length
+from feedproxy.feed.xml_well_formedness import valid_text
 from feedproxy.http.message import Response
 from feedproxy.notify.endpoint_responses import XML, generated_response
 from feedproxy.notify.pings.ping_messages import InvalidCall

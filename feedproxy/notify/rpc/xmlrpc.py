@@ -14,7 +14,7 @@ from defusedxml.xmlrpc import DefusedExpatParser
 
 from feedproxy.errors import FeedproxyError
 from feedproxy.feed.encoding_detection import declared_encoding, encoding_by_bytes, to_utf8
-from feedproxy.feed.xml_characters import valid_text
+from feedproxy.feed.xml_well_formedness import valid_text
 from feedproxy.http.field_values import charset_of
 from feedproxy.http.message import Fields, Response
 from feedproxy.notify.endpoint_responses import XML, generated_response

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from feedproxy.errors import BadTarget, FeedproxyError
 from feedproxy.feed.channel_addresses import cloud_scheme
-from feedproxy.feed.xml_characters import valid_text
+from feedproxy.feed.xml_well_formedness import valid_text
 from feedproxy.http import uri
 from feedproxy.http.content_negotiation import choose_media_type
 from feedproxy.http.message import Fields, Response

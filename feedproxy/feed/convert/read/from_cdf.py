@@ -5,8 +5,8 @@ from feedproxy.feed.channel import NO_HINTS, Channel, Kind, Schedule
 from feedproxy.feed.convert import markup
 from feedproxy.feed.convert.model import Feed, Image, Item, Link
 from feedproxy.feed.convert.read.element_precedence import merge_links
-from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import Element, attributes, named_children, text_of
+from feedproxy.feed.xml_well_formedness import valid_text
 
 _MINUTE = 60
 

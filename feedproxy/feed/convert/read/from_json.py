@@ -12,7 +12,7 @@ from feedproxy.feed.convert.model_as_dict import from_data
 from feedproxy.feed.convert.read.element_precedence import ITEMS_MAX, drop_inherited, merge_categories, merge_links
 from feedproxy.feed.convert.xml_nodes import is_writable
 from feedproxy.feed.parse import jsonfeed
-from feedproxy.feed.xml_characters import valid_text
+from feedproxy.feed.xml_well_formedness import valid_text
 
 CUSTOM_OBJECT = "_feedproxy"
 """Name of the custom object, which has the fields of the model that JSON Feed lacks (model_as_dict.py)."""

@@ -25,8 +25,8 @@ from feedproxy.feed.convert.model import (
 )
 from feedproxy.feed.convert.xml_nodes import canonical_namespace, make_node
 from feedproxy.feed.parse import link_elements, schedule_elements
-from feedproxy.feed.xml_characters import valid_text
 from feedproxy.feed.xml_parser import Element, attribute_of, qualified_name, text_of
+from feedproxy.feed.xml_well_formedness import valid_text
 
 _ABOUT, _RESOURCE = f"{{{namespaces.RDF}}}about", f"{{{namespaces.RDF}}}resource"
 _LANGUAGE = f"{{{namespaces.XML}}}lang"
