@@ -121,6 +121,6 @@ class _Usage:
 
 
 def buffer_of(piece: memoryview | bytes) -> Buffer:
-    """Return the object that keeps the memory of `piece`, and its size in bytes."""
+    """Return the identity of the object that contains the memory of `piece`, and the size of this object in bytes."""
     whole = piece.obj if isinstance(piece, memoryview) else piece
     return id(whole), len(whole) if isinstance(whole, bytes | bytearray) else len(piece)
