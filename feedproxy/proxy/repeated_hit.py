@@ -179,8 +179,8 @@ class HitFields(NamedTuple):
 def _fields_of_fresh_hit(
     terms: HitTerms, lifetime: Seconds, age: int, ttl: int, rounded_age: int, rounded_ttl: int
 ) -> HitFields:
-    """Return the values for a hit with a Cache-Control that the proxy does not change. Many of thousands of feeds have
-    the same lifetime and age."""
+    """Return the values for a hit with a Cache-Control that the proxy does not change. They are cached, because many of
+    thousands of feeds have the same lifetime and age."""
     reason = describe_fresh(terms.source, lifetime, terms.reason, rounded_ttl, rounded_age)
     return HitFields.of(terms, age, ttl, "", reason)
 
