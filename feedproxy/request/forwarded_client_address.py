@@ -83,7 +83,7 @@ def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[
 
 
 def canonical(address: str) -> str:
-    """Return an IP address as `parse_address` reads it, or "" if the address is invalid."""
+    """Return the canonical form of an IP address (`parse_address`), or "" if the address is invalid."""
     return str(parse_address(address) or "")
 
 
