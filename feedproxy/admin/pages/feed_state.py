@@ -42,7 +42,7 @@ MEANING = {
 class Condition(Struct, frozen=True):
     """A feed's state with its reason, and the instant of the next fetch (`next_at`).
 
-    The schedule fetches the feed at this instant, or else the first request from then on.
+    The schedule causes the fetch, or the first request at this instant or later.
     """
 
     state: FeedState
