@@ -69,7 +69,7 @@ _PASS_KEYS = ("grade", "without")
 
 
 def read_plan(path: Path) -> Plan:
-    """Return the plan in a file. Raises UsageError, with the file and the line in its message."""
+    """Return the plan in a file. If it is invalid, raises UsageError with the file and the line in the message."""
     document = read_document(path)
     if not isinstance(document, Mapping):
         raise UsageError(f"{path}:1: expected keys such as days, every, fault, pass")

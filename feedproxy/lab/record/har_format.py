@@ -142,7 +142,7 @@ def read(path: Path) -> Recording:
 
 
 def parse(data: bytes, name: str = "the recording") -> Recording:
-    """Return the recording in `data`. Raises UsageError with a message that begins with `name`."""
+    """Return the recording in `data`. If it is invalid, raises UsageError with a message that begins with `name`."""
     # Another tool may have saved the file with other line breaks.
     if data.startswith(_OWN_PREFIX) and data[: data.find(b"\n") + 1].endswith(b'"entries":[\n'):
         return replace(_build_recording(_entries_by_line(data), name), until=_parse_end(data))
