@@ -173,11 +173,27 @@ def test_output_to_a_full_disk_is_reported_in_one_line(argv: list[str], unbuffer
     assert done.stderr == b"feedproxy: cannot write the output: No space left on device\n"
 
 
+def _printed(argv: list[str], encoding: str, monkeypatch: pytest.MonkeyPatch) -> tuple[int, bytes]:
+    """Return the exit code and the output of a command whose standard output Python opened with this PYTHONIOENCODING.
+
+    A process of its own would import the command for half a second.
+    """
+    name, _, errors = encoding.partition(":")
+    output = io.BytesIO()
+    stream = io.TextIOWrapper(output, name, errors or "strict")
+    with monkeypatch.context() as changed:
+        changed.setattr(sys, "stdout", stream)
+        code = main(argv)
+    return code, output.getvalue()
+
+
 _TITLE = "Zürich \U0001f4f0"
 
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8:strict"])
-def test_json_and_html_are_utf_8_in_every_locale(tmp_path: Path, encoding: str) -> None:
+def test_json_and_html_are_utf_8_in_every_locale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
+) -> None:
     entry = {
         "startedDateTime": "2026-01-07T07:00:00Z",
         "request": {
@@ -194,9 +210,7 @@ def test_json_and_html_are_utf_8_in_every_locale(tmp_path: Path, encoding: str) 
     recording = tmp_path / "week.har"
     recording.write_text(json.dumps({"log": {"entries": [entry]}}))
     printed = {
-        form: _run_program(
-            "score", str(recording), "--format", form, stdout=subprocess.PIPE, PYTHONIOENCODING=encoding
-        ).stdout.decode()
+        form: _printed(["score", str(recording), "--format", form], encoding, monkeypatch)[1].decode()
         for form in ("json", "html", "junit")
     }
 
@@ -240,16 +254,17 @@ def test_check_escapes_control_characters_of_a_feed(
 
 
 @pytest.mark.parametrize("form", ["text", "json", "html"])
-def test_file_name_that_is_not_utf_8_is_escaped_in_reports(tmp_path: Path, form: str) -> None:
+def test_file_name_that_is_not_utf_8_is_escaped_in_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str
+) -> None:
     feed = os.fsencode(tmp_path) + b"/\xff.xml"
     try:
         with open(feed, "w") as file:
             file.write("<rss version='2.0'><channel><title>News</title></channel></rss>")
     except OSError:
         pytest.skip("the file system takes only names in UTF-8")
-    done = _run_program(
-        "check", os.fsdecode(feed), "--format", form, stdout=subprocess.PIPE, PYTHONIOENCODING="utf-8:strict"
-    )
 
-    assert (done.returncode, done.stderr) == (1, b"")
-    assert b".xml" in done.stdout
+    code, printed = _printed(["check", os.fsdecode(feed), "--format", form], "utf-8:strict", monkeypatch)
+
+    assert (code, capsys.readouterr().err) == (1, "")
+    assert b".xml" in printed
