@@ -165,3 +165,33 @@ async def test_helper_process_is_replaced_after_its_number_of_jobs_without_losin
 
     assert max(Counter(pids).values()) == 5
     assert len(set(pids)) >= 5
+
+
+async def test_no_task_waits_for_a_helper_that_was_stopped_after_its_job(
+    pool: HelperPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(helper_pool, "HELPER_JOBS_MAX", 1)
+    stopped: list[asyncio.Task[None] | None] = []
+    stop = HelperPool._stop_helper
+
+    def record(pool: HelperPool, helper: helper_pool._Helper) -> None:
+        stopped.append(helper.listener)
+        stop(pool, helper)
+
+    monkeypatch.setattr(HelperPool, "_stop_helper", record)
+    await start_process(pool)
+    reading = asyncio.StreamReader.readexactly
+    read_after_stop = 0
+
+    async def read(reader: asyncio.StreamReader, count: int) -> bytes:
+        nonlocal read_after_stop
+        read_after_stop += asyncio.current_task() in stopped
+        return await reading(reader, count)
+
+    monkeypatch.setattr(asyncio.StreamReader, "readexactly", read)
+
+    await pool.submit(os.getpid)
+    await asyncio.sleep(0)
+
+    assert len(stopped) == 1
+    assert read_after_stop == 0

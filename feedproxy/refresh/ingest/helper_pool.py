@@ -314,7 +314,8 @@ class HelperPool:
         helper.pid, self._in_threads = pid, False
         self._assign()
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-            while True:
+            # Nothing refers to this task after its helper is stopped, and Python would free it while it waits.
+            while helper.number in self._helpers:
                 head = await reader.readexactly(2 * NUMBER_SIZE)
                 cpu_time, count = decode_numbers(head)
                 if not 0 < count <= PARTS_MAX:
