@@ -40,8 +40,8 @@ PURGE_DELAY_MAX: Seconds = 1
 only if the copy was fetched before the purge was requested."""
 
 PURGES_REPEATED_FOR: Seconds = 600
-"""If Redis has perhaps lost data, the purges of the last PURGES_REPEATED_FOR seconds are sent again. A replica that
-takes over lacks the last writes, usually those of a few seconds."""
+"""The purges of this many seconds are sent again if Redis has perhaps lost data. A replica that takes over lacks the
+last writes, usually those of a few seconds."""
 SENT_PURGES_MAX = 10_000
 """At most this many sent purges are remembered to be sent again."""
 

@@ -55,7 +55,7 @@ another process can queue work meanwhile, or the clock can be corrected."""
 TRIM_INTERVAL: Seconds = 600
 """Seconds between two deletions of old changes and pings."""
 DEFERRED_MAX = 10_000
-"""While the database fails, at most this many deferred actions wait."""
+"""While the database fails, at most this many deferred actions wait. Above the limit, the oldest is dropped."""
 LOOP_INTERVAL: Seconds = 0.05
 """The notification service's loop waits at least this many seconds between two iterations, and then records all changes
 of this time together."""
@@ -173,7 +173,7 @@ class NotificationService:
         self.wake()
 
     def defer(self, action: Callable[[], Awaitable[None]]) -> None:
-        """Await `action` in the next iteration of the service's loop. If the database fails in that iteration, the
+        """Await `action` in the next iteration of the service's loop. If the database fails during the action, the
         action is dropped."""
         self._deferred.append(action)
         self.wake()

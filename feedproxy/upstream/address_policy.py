@@ -271,7 +271,8 @@ def _is_localhost(name: str) -> bool:
 
 
 def _normalise_host(host: str) -> str:
-    """Return a host in lower case, in A-labels, and without the final dot. Raises BadTarget if the host is invalid."""
+    """Return a host in lower case, with A-labels (`xn--…`), and without the final dot. Raises BadTarget if the host is
+    invalid."""
     if not host.isascii():
         try:
             host = host.encode("idna").decode(
