@@ -52,10 +52,10 @@ async def resolve_topic(service: NotificationService, address: str, topics_allow
 
 async def resolve_topics(service: NotificationService, address: str, topics_allowed: str, base: str) -> list[str]:
     """Return the target of the feed at a URL. If there is no such feed, return the targets of the listed feeds of the
-    site at this URL.
+    site at this URL, at most SITE_TOPICS_MAX.
 
-    The result has at most SITE_TOPICS_MAX targets. The arguments are those of `resolve_topic`. Raises UnknownTopic if
-    no permitted feed has the URL, and StoreError if the database fails.
+    The arguments are those of `resolve_topic`. Raises UnknownTopic if there is no permitted feed, and StoreError if the
+    database fails.
     """
     try:
         return [await resolve_topic(service, address, topics_allowed, base)]

@@ -262,7 +262,8 @@ class RefreshCoordinator:
         tasks[target] = asyncio.ensure_future(run())
 
     def discard(self, matches: Callable[[str], bool]) -> None:
-        """Cancel the scheduled refreshes of all matching targets, and invalidate their running refreshes."""
+        """Cancel the scheduled refreshes and the backfills of all matching targets, and invalidate their running
+        refreshes."""
         for tasks in (self._scheduled, self._backfills):
             for target in [scheduled for scheduled in tasks if matches(scheduled)]:
                 tasks.pop(target).cancel()
@@ -277,7 +278,8 @@ class RefreshCoordinator:
         self._non_feed_redirects.forget(matches)
 
     async def close(self, timeout: Seconds) -> None:
-        """Wait up to `timeout` seconds for running refreshes, cancel the rest, and end the helpers."""
+        """Cancel scheduled refreshes. Wait up to `timeout` seconds for running refreshes, cancel the rest, and end the
+        helpers."""
         for task in [*self._scheduled.values(), *self._backfills.values()]:
             task.cancel()
         await self._refreshes.drain(timeout)

@@ -249,7 +249,7 @@ class Subscriber:
 
     async def _unsubscribe(self, subscription: Subscription) -> None:
         """Enqueue an unsubscription. The subscription stays until the hub has verified the request, but for at most a
-        day. A subscription that no hub has verified is removed at once."""
+        day. A subscription that its hub has not verified is removed at once."""
         now, service = self._service.clock.now(), self._service
         await service.proxy.admin.end_push_lease(subscription.topic)
         if not subscription.data.get("key"):
