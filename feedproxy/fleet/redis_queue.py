@@ -114,7 +114,7 @@ class RedisQueue:
         self.wake()
 
     def enqueue_purge(self, target: str) -> None:
-        """Enqueue a purge of the target. It is sent before any copy of the target, and before all other copies."""
+        """Enqueue a purge of the target. It is sent before all copies."""
         if (update := self._updates.get(target)) is not None:
             update.has_copy = False
         self._purges[target] = _Purge(self._clock.monotonic())

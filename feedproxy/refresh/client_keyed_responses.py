@@ -113,8 +113,9 @@ def is_client_specific(context: RequestContext, result: RefreshResult) -> bool:
 
 
 def needs_shared_copy(context: RequestContext, result: RefreshResult, resource: Resource | None, now: Instant) -> bool:
-    """Return whether the shared copy must be refreshed after a client-specific request, because it is stale or missing
-    in `resource`. `result` is the result of the request, and `resource` the stored resource after it."""
+    """Return whether the shared copy must be refreshed after a client-specific request: it is stale, or the request has
+    no credentials and found a new feed. `result` is the result of the request, and `resource` the stored resource after
+    it."""
     upstream, response = context.upstream, result.response
     is_shared = response is None or not len(response.key)
     if resource is None or resource.channel is None:
