@@ -205,7 +205,7 @@ class Subscriptions:
     async def move(self, protocol: str, topic: str, new_topic: str) -> None:
         """Move subscriptions from `topic` to `new_topic`, because the feed has moved.
 
-        A moved subscription gets the notifications of both topics, and the table records its earlier topic. If a
+        A moved subscription gets the notifications of both topics, and the table records its original topic. If a
         callback has subscriptions to both topics, the subscription to `topic` is removed. If `new_topic` equals
         `topic`, the feed is at this address again, and the subscriptions that were moved away return to it.
         """
