@@ -354,7 +354,8 @@ def _usual(gaps: Sequence[Seconds]) -> Seconds:
 
 
 def _possible(gaps: list[Seconds]) -> list[Seconds]:
-    """Return the possible next intervals: the observed ones, a shorter one and a longer one.
+    """Return the possible next intervals: the observed ones and, unless these are equal, a shorter one and a longer
+    one.
 
     The next interval is shorter than all n observed intervals with a probability of 1 / (n + 1), and longer than all
     with the same probability.

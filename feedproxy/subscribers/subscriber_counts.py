@@ -240,10 +240,8 @@ class SubscriberCounts:
 
     async def by_reader(self, now: Instant) -> list[tuple[str, int, int]]:
         """Return each product with the numbers of its direct and its claimed subscriptions to all feeds, the most
-        frequent product first.
-
-        A reader of three feeds has three subscriptions. The numbers of direct subscriptions can be an hour old.
-        """
+        frequent product first. A reader of three feeds has three subscriptions. Direct readers that have left count
+        until the next sweep."""
         claimed = Counter[str]()
         async for feed in iterate_cooperatively(list(self._feeds.values())):
             for (fetcher, _), claim_state in feed.claims.items():
