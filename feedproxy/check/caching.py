@@ -131,7 +131,7 @@ class VARY_BY_CLIENT_FIELD(Note, level=Level.WARN, category=Category.CACHING):
 
 
 class VARY_MISSING(Note, level=Level.WARN, category=Category.CACHING):
-    summary = "The response is compressed for clients that accept it, but Vary does not list Accept-Encoding."
+    summary = "The response is compressed only for some clients, but Vary does not list Accept-Encoding."
     advice = """\
     A cache can then send compressed content to a reader that cannot decode it. Send `Vary: Accept-Encoding`."""
     reference = "RFC 9110, section 12.5.5"
