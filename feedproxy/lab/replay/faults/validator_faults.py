@@ -135,7 +135,7 @@ class FutureLastModified(NumberFault):
 
     Typical causes are a local time that is sent as GMT, and items with a future date.
 
-    A good reader returns the date unchanged. A reader that sends a date of its own clock instead gets no 304, because
+    A good reader returns the date unchanged. If a reader sends a date of its own clock instead, it gets no 304, because
     this date is earlier than Last-Modified.
     """
 
