@@ -21,13 +21,17 @@ PATIENT = 30_000
 
 
 class WrongClock(SystemClock):
-    """A clock that is ahead by some seconds."""
+    """A clock that is ahead by some seconds. `monotonic_ahead` is added to the time since the start of the machine."""
 
     def __init__(self, ahead: float) -> None:
         self.ahead = ahead
+        self.monotonic_ahead = 0.0
 
     def now(self) -> float:
         return super().now() + self.ahead
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.monotonic_ahead
 
 
 class Machine:
