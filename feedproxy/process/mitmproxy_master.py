@@ -65,7 +65,7 @@ class Master(master.Master):
     def _asyncio_exception_handler(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if local_resource_exhaustion.is_exhaustion(error):
-            local_resource_exhaustion.complaints.warn(f"{context.get('message') or 'a task failed'}: {error}")
+            local_resource_exhaustion.shortage_log.warn(f"{context.get('message') or 'a task failed'}: {error}")
         else:
             super()._asyncio_exception_handler(loop, context)
 

@@ -171,7 +171,7 @@ class RefreshPipeline:
         except FeedproxyError as error:
             return error.as_value()
         except MemoryError:
-            local_resource_exhaustion.complaints.warn("no memory is left to ingest a response")
+            local_resource_exhaustion.shortage_log.warn("no memory is left to ingest a response")
             return Overload("no memory is left to ingest the response")
         except Exception:
             # A defect of feedproxy that this response reveals: the stored copy is served, and the next fetch is

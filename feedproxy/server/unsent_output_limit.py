@@ -13,7 +13,7 @@ from msgspec import Struct
 from feedproxy.client_network import client_network
 from feedproxy.clock import Seconds
 from feedproxy.settings import Settings
-from feedproxy.upstream.local_resource_exhaustion import RateLimitedLog
+from feedproxy.upstream.local_resource_exhaustion import ShortageLog
 
 CHECK_DELAY: Seconds = 0.25
 """The memory is checked this many seconds after a response remained unsent. An origin at 1 Gbit/s sends 30 MB in this
@@ -44,7 +44,7 @@ class UnsentOutputLimit:
         """Functions that return the unsent output of connections. A listener removes its function when the listener is
         closed."""
         self._timer: asyncio.TimerHandle | None = None
-        self._complaints = RateLimitedLog()
+        self._shortage_log = ShortageLog()
 
     def check_soon(self) -> None:
         """Check the memory after CHECK_DELAY seconds. Call this method after a response remained unsent."""
@@ -68,7 +68,7 @@ class UnsentOutputLimit:
             usage.remove_largest().close()
             closed += 1
         if closed:
-            self._complaints.warn(
+            self._shortage_log.warn(
                 f"{closed} client connections closed, because responses that clients do not read "
                 f"take more than {limit // 1_000_000} MB"
             )

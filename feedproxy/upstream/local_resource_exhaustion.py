@@ -53,8 +53,8 @@ class NetworkState:
         return time.monotonic() - self._worked >= RECENT_SUCCESS
 
 
-class RateLimitedLog:
-    """Log with at most one line in LOG_INTERVAL seconds. Each line states the number of suppressed lines."""
+class ShortageLog:
+    """Log of shortages, with at most one line in LOG_INTERVAL seconds. Each line states how many were left out."""
 
     def __init__(self) -> None:
         self._logged_at = -LOG_INTERVAL
@@ -72,7 +72,7 @@ class RateLimitedLog:
 
 
 network = NetworkState()
-complaints = RateLimitedLog()
+shortage_log = ShortageLog()
 
 
 def is_exhaustion(error: BaseException | None) -> bool:
@@ -101,7 +101,7 @@ def overload_of(error: BaseException | None, failure: str) -> Overload | None:
     """
     message = f"{failure} now: {getattr(error, 'strerror', None) or error}"
     if is_exhaustion(error):
-        complaints.warn(f"{failure}: {error}")
+        shortage_log.warn(f"{failure}: {error}")
         return Overload(message)
     return NoNetwork(message) if has_no_network(error) else None
 

@@ -204,7 +204,7 @@ class Fetcher:
         `fetch`.
         """
         if shortage := local_resource_exhaustion.shortage():
-            local_resource_exhaustion.complaints.warn(shortage)
+            local_resource_exhaustion.shortage_log.warn(shortage)
             raise Overload("file descriptors or memory are nearly exhausted")
         message = self._message(request, content, trust, virtual_host)
         host, shares = message.host, self._shares[trust is AddressTrust.OPERATOR_HOST]
@@ -222,7 +222,7 @@ class Fetcher:
         except TimeoutError as error:
             raise FetchTimeout(f"{host.authority} took longer than {self._limits.total:g} s") from error
         except MemoryError as error:
-            local_resource_exhaustion.complaints.warn("no memory is available for an exchange")
+            local_resource_exhaustion.shortage_log.warn("no memory is available for an exchange")
             raise Overload("no memory is available for an exchange") from error
         except (aiohttp.ClientConnectorError, aiohttp.ClientConnectorCertificateError) as error:
             _raise_if_local(getattr(error, "os_error", None), host.authority)

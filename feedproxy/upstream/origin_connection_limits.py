@@ -316,7 +316,7 @@ class ReceivingLimit:
         victim = max(candidates, key=lambda slot: (by_client[slot.client], self._sizes[slot]), default=None)
         if victim is None:
             return
-        local_resource_exhaustion.complaints.warn(
+        local_resource_exhaustion.shortage_log.warn(
             f"a fetch was ended, because incomplete responses take more than {self._bytes_max // 1_000_000} MB"
         )
         self.release(victim)

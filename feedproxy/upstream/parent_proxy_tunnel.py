@@ -193,5 +193,5 @@ async def _open_socks(ip: str, parent: Parent, host: str, port: int, authority: 
 
 def _raise_if_local(error: OSError, parent: Parent) -> None:
     if local_resource_exhaustion.is_exhaustion(error):
-        local_resource_exhaustion.complaints.warn(f"no connection to {parent_name(parent)}: {error}")
+        local_resource_exhaustion.shortage_log.warn(f"no connection to {parent_name(parent)}: {error}")
         raise Overload(f"{parent_name(parent)} cannot be reached now: {error.strerror or error}") from error

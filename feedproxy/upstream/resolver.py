@@ -86,7 +86,7 @@ class Resolver:
         except BaseException as error:
             self._shares.release(slot)
             if local_resource_exhaustion.is_exhaustion(error):
-                local_resource_exhaustion.complaints.warn(f"no thread for a look-up: {error}")
+                local_resource_exhaustion.shortage_log.warn(f"no thread for a look-up: {error}")
                 raise Overload("no thread is available to resolve a name") from error
             raise
         running.add_done_callback(lambda _: self._shares.release(slot))

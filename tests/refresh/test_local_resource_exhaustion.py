@@ -24,7 +24,7 @@ from feedproxy.refresh.ingest.helper_pool import HelperPool
 from feedproxy.refresh.ingest.helper_process import Limits
 from feedproxy.store.resource import Failures
 from feedproxy.upstream import local_resource_exhaustion
-from feedproxy.upstream.local_resource_exhaustion import NetworkState, RateLimitedLog, is_exhaustion, overload_of
+from feedproxy.upstream.local_resource_exhaustion import NetworkState, ShortageLog, is_exhaustion, overload_of
 from feedproxy.upstream.upstream_errors import NoNetwork, ParentFailed, ParentRefused, Unreachable
 from tests.stages.origin import a_feed
 from tests.stages.play import OnService, Proxy
@@ -37,7 +37,7 @@ def network(monkeypatch: pytest.MonkeyPatch) -> NetworkState:
     """Return a network state without a successful connection."""
     made = NetworkState()
     monkeypatch.setattr(local_resource_exhaustion, "network", made)
-    monkeypatch.setattr(local_resource_exhaustion, "complaints", RateLimitedLog())
+    monkeypatch.setattr(local_resource_exhaustion, "shortage_log", ShortageLog())
     return made
 
 

@@ -468,7 +468,7 @@ def _start_template(descriptor: int, limits: Limits) -> "subprocess.Popen[bytes]
 
 def _overload_error(error: Exception) -> Overload:
     """Log that file descriptors, threads or processes are exhausted, and return the error to raise."""
-    local_resource_exhaustion.complaints.warn(f"helper pool: no process can be started: {error}")
+    local_resource_exhaustion.shortage_log.warn(f"helper pool: no process can be started: {error}")
     return Overload("no helper process can be started now")
 
 

@@ -312,7 +312,7 @@ class FastPathHandler:
             self.access_logger.schedule_flush()
             raise
         except MemoryError:
-            local_resource_exhaustion.complaints.warn("no memory is left to answer a request")
+            local_resource_exhaustion.shortage_log.warn("no memory is left to answer a request")
             answer = refusal_response(request.method, request.fields, Overload("no memory is left for this request"))
         except Exception:
             logger.exception(

@@ -37,7 +37,7 @@ from feedproxy.server.fastpath.loop_preemption import call_between_callbacks
 from feedproxy.server.fastpath.template_cache import FastPathCache
 from feedproxy.server.mitm.http1_limits_and_corrections import late_head_page
 from feedproxy.server.unsent_output_limit import UnsentOutput, UnsentOutputLimit
-from feedproxy.upstream.local_resource_exhaustion import DESCRIPTORS_RESERVED, RateLimitedLog
+from feedproxy.upstream.local_resource_exhaustion import DESCRIPTORS_RESERVED, ShortageLog
 from feedproxy.upstream.origin_connection_limits import CONNECTIONS
 
 logger = logging.getLogger("feedproxy")
@@ -91,7 +91,7 @@ class Listener:
         self._loop = asyncio.get_running_loop()
         self._epoll = select.epoll()
         self._listen_sockets = {connection.fileno(): connection for connection in self.sockets}
-        self._complaints = RateLimitedLog()
+        self._shortage_log = ShortageLog()
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         # With a low limit, clients keep half of the descriptors.
         self._reserved_from = max(limit - RESERVED, limit // 2) if limit != resource.RLIM_INFINITY else sys.maxsize
@@ -382,7 +382,7 @@ class Listener:
         return bool(closing)
 
     def _pause_accepting(self, error: OSError) -> None:
-        self._complaints.warn(f"listener: accept paused for {ACCEPT_PAUSE:g} s: {error.strerror}")
+        self._shortage_log.warn(f"listener: accept paused for {ACCEPT_PAUSE:g} s: {error.strerror}")
         for descriptor in self._listen_sockets:
             self._epoll.unregister(descriptor)
         listen_sockets, self._listen_sockets = self._listen_sockets, {}
