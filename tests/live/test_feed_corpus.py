@@ -127,7 +127,11 @@ async def an_origin(feeds: list[Feed], log: Counter[str]) -> AsyncIterator[int]:
 
 
 async def observe(feeds: list[Feed], entrance: Entrance) -> list[Observed]:
-    """Request all feeds through one entrance."""
+    """Request all feeds through one entrance.
+
+    The entrances share the code that compresses, which takes most of the time. Therefore each feed is requested in
+    another coding at each entrance, and every fifth feed in all codings.
+    """
     log: Counter[str] = Counter()
     options: dict[str, Any] = {"site_interval": 0}
     if entrance is Entrance.REVERSE:
@@ -138,12 +142,13 @@ async def observe(feeds: list[Feed], entrance: Entrance) -> list[Observed]:
         host = "origin.test" if entrance is Entrance.PROXY else "feeds.example"
         line = await stack.enter_async_context(Line(whole.port, host))
         observed = []
-        for feed in feeds:
+        shift = list(Entrance).index(entrance)
+        for number, feed in enumerate(feeds):
             target = ORIGIN + feed.path
             asked_for = {Entrance.GATEWAY: f"/{target}", Entrance.PROXY: target, Entrance.REVERSE: feed.path}[entrance]
             seen = await line.get(asked_for)
             coded: dict[str, tuple[Seen, bool]] = {}
-            for coding in CODINGS:
+            for coding in CODINGS if number % 5 == 0 else (CODINGS[(number + shift) % len(CODINGS)],):
                 answer = await line.get(asked_for, accept_encoding=coding)
                 same = decoded(answer.body, answer.coding) == seen.body
                 coded[coding] = replace(answer, body=b""), same
@@ -231,7 +236,7 @@ def test_every_coding_decodes_to_the_same_content(observed: list[Observed]) -> N
             assert (answer.status, same) == (200, True), (each.feed.name, coding)
             assert answer.coding in (coding, None), (each.feed.name, coding)
             packed[coding] += answer.coding == coding and each.feed.is_feed
-    assert min(packed[coding] for coding in CODINGS) > 350
+    assert min(packed[coding] for coding in CODINGS) > 150
 
 
 def test_every_feed_has_a_strong_tag_for_each_coding(observed: list[Observed]) -> None:
