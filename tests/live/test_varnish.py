@@ -55,6 +55,9 @@ class Varnish:
             "thread_pool_min=5",
             "-p",
             "http_gzip_support=off",
+            # Without the compiler's optimizations, a start takes half of the time.
+            "-p",
+            "cc_command=exec cc -O0 -pthread -fpic -shared -Wl,-x -o %o %s",
         ]
         self.process = Process(command, self.folder, clean_environment(HOME=str(self.folder)))
         self._work = work
