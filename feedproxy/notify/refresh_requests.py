@@ -193,7 +193,7 @@ class RefreshRequests:
             self._wake()
 
     async def _follow_autodiscovery(self, target: str) -> None:
-        """Enqueue the first feed that a page names, if a ping of an unknown site has named the page. The address of
+        """Enqueue the first feed that a page names, if `ping_unknown` permits to fetch unknown sites. The address of
         this feed is not searched in turn, so that pages that link to each other form no loop."""
         if (
             self._settings().ping_unknown != "fetch"

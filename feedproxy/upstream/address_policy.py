@@ -236,8 +236,8 @@ class AddressPolicy:
         return addresses
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """Return all addresses of a host that the operator configured, without checking them. Raises Unreachable for an
-        unknown host, BadTarget for an invalid host, and Overload if this machine cannot look names up."""
+        """Return all addresses of a host, without checking them. Raises Unreachable for an unknown host, BadTarget for
+        an invalid host, and Overload if this machine cannot look names up."""
         name = _normalise_host(host)
         try:
             async with asyncio.timeout(LOOKUP_TIMEOUT):
