@@ -87,8 +87,9 @@ class FetchPermissions:
             agent = _client_agent(job.request, own=job.own_agent)
             self._keyed_failures.put(job.request.target, _key(job), agent, result.keyed_record)
 
-    async def wait_for_site(self, target: str, settings: Settings, *, client_waits: bool) -> None:
-        """Wait until `site_interval` permits a fetch from the target's site.
+    async def wait_for_site_slot(self, target: str, settings: Settings, *, client_waits: bool) -> None:
+        """Reserve a slot of the target's site, and wait for it. A fetch of a known feed calls this method just before
+        its request.
 
         A *slot* is an instant at which a fetch from the site is permitted. If a client waits, the next free slot is
         reserved at once, and the fetch waits for it at most `answer_timeout` seconds. A background refresh reserves a

@@ -215,8 +215,12 @@ class RefreshCoordinator:
             self.refresh(target)
 
     def schedule_refresh(self, target: str) -> None:
-        """Refresh a target in the background as soon as the limits allow. If the target is purged, paused or fetched
-        before the refresh starts, the refresh is omitted. A call replaces an earlier call for the target."""
+        """Refresh a target in the background as soon as the limits allow.
+
+        Unlike `wait_for_site_slot`, the wait reserves no slot of the site, and holds no fetch lease. If the target is
+        purged, paused or fetched before the refresh starts, the refresh is omitted. A call replaces an earlier call for
+        the target.
+        """
         fetched = _fetched_at(self._store.get(target))
 
         async def refresh_when_allowed() -> None:
@@ -327,7 +331,7 @@ class RefreshCoordinator:
         target, settings = context.request.target, context.settings
         is_known_feed = _is_known_feed(resource)
         if is_known_feed and not (resource is not None and resource.failures.detail == Detail.REFUSED):
-            await self.permissions.wait_for_site(target, settings, client_waits=True)
+            await self.permissions.wait_for_site_slot(target, settings, client_waits=True)
         # A HEAD is sent only for targets that are not feeds. Its client gets the redirect itself.
         follow = context.upstream.request.method == "GET" and (
             is_known_feed or self._non_feed_redirects.may_follow(context)
@@ -369,7 +373,7 @@ class RefreshCoordinator:
                 if result is not None:
                     return result
             if _is_known_feed(before):
-                await self.permissions.wait_for_site(target, settings, client_waits=False)
+                await self.permissions.wait_for_site_slot(target, settings, client_waits=False)
             stored = await self._load(target)  # another process or task may have changed it during the waits
             job = background_job(target, stored, settings, self._clock.now(), via=self._via, agent=self._agent(target))
             job = replace(job, keyed_record=self.permissions.keyed_record(job))

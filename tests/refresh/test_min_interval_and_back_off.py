@@ -162,7 +162,7 @@ async def test_request_of_a_client_goes_before_waiting_background_refreshes() ->
     permissions = FetchPermissions(SiteThrottle(), clock)
 
     async def fetch(name: str, *, client_waits: bool) -> None:
-        await permissions.wait_for_site(TARGET, settings, client_waits=client_waits)
+        await permissions.wait_for_site_slot(TARGET, settings, client_waits=client_waits)
         fetched.append((name, clock.now() - NOW))
 
     async with asyncio.TaskGroup() as tasks:
@@ -185,7 +185,7 @@ async def test_background_refresh_does_not_wait_for_clients_for_ever() -> None:
     sites = SiteThrottle()
     permissions = FetchPermissions(sites, clock)
 
-    waiting = asyncio.ensure_future(permissions.wait_for_site(TARGET, settings, client_waits=False))
+    waiting = asyncio.ensure_future(permissions.wait_for_site_slot(TARGET, settings, client_waits=False))
     sites.reserve(site_of(TARGET), NOW, 10)
     while not waiting.done() and clock.now() < NOW + 3 * settings.answer_timeout:
         await asyncio.sleep(0)
