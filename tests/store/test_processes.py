@@ -1,5 +1,6 @@
 """Processes that are killed, and processes that share a folder."""
 
+import os
 import random
 import signal
 import subprocess
@@ -15,15 +16,13 @@ from feedproxy.store.store_location import open_store
 ROOT = Path(__file__).resolve().parents[2]
 
 WRITER = '''
-"""Writes feeds with process and round in every part, and prints those that are on the disk."""
+"""Reads a line of arguments for each life. A life is a fork, which writes feeds with process and round in every part,
+and prints those that are on the disk."""
 import asyncio, os, random, sys
 from feedproxy.cache.stored_response import Bodies, Content, StoredResponse
 from feedproxy.http.message import Fields
 from feedproxy.store.resource import Resource
 from feedproxy.store.store_location import open_store
-
-folder, who, first, rounds, seed = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:])
-choose = random.Random(seed)
 
 def feed(target, number):
     mark = f"{target} {who} {number:09} "
@@ -36,7 +35,7 @@ def feed(target, number):
 
 async def main():
     store = open_store(folder, memory_max=1, disk_max=100_000_000, on_failure=fail)
-    print("ready", flush=True)
+    print("ready", os.getpid(), flush=True)
     sys.stdin.readline()
     for number in range(first, first + rounds):
         targets = [f"https://{choose.randrange(12)}.example/" for _ in range(choose.randrange(1, 4))]
@@ -52,28 +51,44 @@ def fail(error):
     print("failed", error, flush=True)
     os._exit(3)
 
-asyncio.run(main())
+for line in iter(sys.stdin.readline, ""):
+    if life := os.fork():
+        code = os.waitstatus_to_exitcode(os.waitpid(life, 0)[1])
+        print("end", flush=True)
+        if code > 0:
+            sys.exit(code)
+    else:
+        folder, who, *numbers = line.split()
+        first, rounds, seed = map(int, numbers)
+        choose = random.Random(seed)
+        asyncio.run(main())
+        os._exit(0)
 '''
 
 
-def start(folder: Path, who: str, *, first: int, rounds: int, seed: int) -> "subprocess.Popen[str]":
-    arguments = [sys.executable, "-c", WRITER, str(folder), who, str(first), str(rounds), str(seed)]
-    process = subprocess.Popen(
-        arguments,
+def start() -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", WRITER],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         cwd=ROOT,
         env={"PYTHONPATH": str(ROOT)},
     )
+
+
+def open_folder(process: "subprocess.Popen[str]", folder: Path, who: str, *, first: int, rounds: int, seed: int) -> int:
+    """Let the process begin a life, which opens the store in the folder. Return the number of the life's process."""
+    say(process, f"{folder} {who} {first} {rounds} {seed}")
     assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    return process
+    ready, number = process.stdout.readline().split()
+    assert ready == "ready"
+    return int(number)
 
 
-def go(process: "subprocess.Popen[str]") -> None:
+def say(process: "subprocess.Popen[str]", line: str) -> None:
     assert process.stdin is not None
-    process.stdin.write("go\n")
+    process.stdin.write(f"{line}\n")
     process.stdin.flush()
 
 
@@ -100,16 +115,19 @@ async def test_killed_process_loses_no_written_feed(tmp_path: Path, seed: int, f
     """
     choose = random.Random(seed)
     safe: dict[str, int] = {}
+    process = start()
+    assert process.stdout is not None
     for life in range(6):
-        process = start(tmp_path, "one", first=1_000_000 * life, rounds=900_000, seed=choose.randrange(10**6))
-        go(process)
-        assert process.stdout is not None
+        life_process = open_folder(
+            process, tmp_path, "one", first=1_000_000 * life, rounds=900_000, seed=choose.randrange(10**6)
+        )
+        say(process, "go")
         report = process.stdout.read(choose.randrange(1, 4000))
-        process.send_signal(signal.SIGKILL)
-        # What is still in the pipe was said before the end.
-        report += process.stdout.read()
-        process.communicate()
-        for line in report.splitlines()[: -1 if not report.endswith("\n") else None]:
+        os.kill(life_process, signal.SIGKILL)
+        # What is still in the pipe was said before the end. The life writes whole lines.
+        while not report.endswith("end\n"):
+            report += process.stdout.readline()
+        for line in report.splitlines()[:-1]:
             target, number = line.split()
             safe[target] = int(number)
 
@@ -120,16 +138,21 @@ async def test_killed_process_loses_no_written_feed(tmp_path: Path, seed: int, f
             assert number_of(resource) >= safe.get(target, 0)
         assert found.keys() >= safe.keys()
         await store.close()
+    process.communicate()
     assert failures == []
     assert safe
 
 
 async def test_processes_on_one_folder_read_whole_values(tmp_path: Path, failures: list[StoreError]) -> None:
     """Two processes write the same feeds into an empty folder while this process reads them."""
-    writers = [start(tmp_path, who, first=0, rounds=150, seed=seed) for seed, who in enumerate(("one", "two"))]
+    writers = [start(), start()]
+    for seed, who in enumerate(("one", "two")):
+        open_folder(writers[seed], tmp_path, who, first=0, rounds=150, seed=seed)
     store = open_store(str(tmp_path), memory_max=1, disk_max=100_000_000, on_failure=failures.append)
     for process in writers:
-        go(process)
+        say(process, "go")
+        assert process.stdin is not None
+        process.stdin.close()  # there is no other life
 
     seen = set()
     while any(process.poll() is None for process in writers):
@@ -140,7 +163,9 @@ async def test_processes_on_one_folder_read_whole_values(tmp_path: Path, failure
                 seen.add((resource.variants[0].content.tag or "").split()[1])
 
     for process in writers:
-        output, _ = process.communicate()
+        assert process.stdout is not None
+        with process.stdout:
+            output = process.stdout.read()
         assert "failed" not in output
         assert process.returncode == 0
     assert failures == []
