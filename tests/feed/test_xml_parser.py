@@ -259,7 +259,7 @@ def test_item_with_deeply_nested_elements_is_read_and_so_are_the_items_after_it(
         (f"<item><title>a</title>{'<d>' * 300}b</item>", ["ab"]),
     ],
 )
-@pytest.mark.parametrize("count", [1, 3_000])
+@pytest.mark.parametrize("count", [1, 1_600])  # the parser reads pieces of 64 KiB, and 1600 items are longer
 def test_missing_end_tag_merges_no_items(fault: str, texts: list[str], count: int) -> None:
     item = "<item><title>t</title><link>u</link></item>"
 

@@ -118,8 +118,9 @@ def test_list_of_signs_is_complete_for_all_unicode_forms() -> None:
 
 @pytest.mark.parametrize("tsv", [False, True])
 def test_plain_cell_removes_the_apostrophes_of_escaped_cells(tsv: bool) -> None:
-    pieces = ("", "'", "''", "=", "-", ";", ",", "\n", "\t", '"', " ", "a", "\ufeff")
-    words = ["".join(each) for each in product(pieces, repeat=4)]
+    kinds = ("", "'", "=", ";", "\n", "\t", '"', "a")
+    pieces = (*kinds, "''", "-", ",", " ", "\ufeff")
+    words = ["".join(each) for each in (*product(kinds, repeat=4), *product(pieces, repeat=3))]
     table = FORMATS["tsv" if tsv else "csv"].render(Feed(items=tuple(Item(id=word) for word in words))).decode()
     if tsv:
         rows = [line.replace("\\n", "\n").split("\t") for line in table.split("\n")[1:-1]]
@@ -133,9 +134,9 @@ def test_plain_cell_removes_the_apostrophes_of_escaped_cells(tsv: bool) -> None:
 
 @pytest.mark.parametrize("piece", ["\n", "; ", "=", ";=", "'", ";'", '"', "\t\u200b", ";'\n", ",\ufeff'"])
 @pytest.mark.parametrize("name", ["csv", "tsv"])
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(30)
 def test_cell_of_great_length_is_escaped_in_linear_time(name: str, piece: str) -> None:
     # With quadratic time, minutes.
-    feed = Feed(items=(Item(id=piece * (1_000_000 // len(piece))),))
+    feed = Feed(items=(Item(id=piece * (500_000 // len(piece))),))
 
-    assert len(FORMATS[name].render(feed)) >= 1_000_000
+    assert len(FORMATS[name].render(feed)) >= 500_000
