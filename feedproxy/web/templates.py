@@ -45,7 +45,7 @@ def page_entity_tag(body: bytes) -> str:
 
 
 def make_ready() -> None:
-    """Compile every template, which takes about 50 ms, so that the first page takes no longer than others."""
+    """Compile every template, which takes up to half a second. The first page then takes no longer than others."""
     environment = _environment()
     for name in environment.list_templates(extensions=["html"]):
         environment.get_template(name)
