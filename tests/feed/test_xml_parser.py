@@ -10,7 +10,7 @@ from feedproxy.feed import xml_parser, xml_well_formedness
 from feedproxy.feed.encoding_detection import to_utf8
 from feedproxy.feed.parse.channel_parser import read
 from feedproxy.feed.xml_repairs import close_void_elements, escape_bare
-from tests.growth import TIMES, grows_no_faster
+from tests.growth import MOMENT, TIMES, cost, grows_no_faster
 
 MB = 1024 * 1024
 MANY = MB // 8
@@ -92,6 +92,15 @@ def test_attack_takes_bounded_time_and_memory(attack: str) -> None:
     tracemalloc.stop()
     # The parser holds the items of one piece of 64 KiB at once, and this attack has the most items that it holds.
     assert peak < 3 * len(body) + (4 if attack == "items within an item" else 2.5) * MB
+
+
+def test_longer_tag_without_end_takes_no_longer_than_the_longest_that_is_parsed() -> None:
+    # libxml2's time grows almost with the square of the number of quotes. Quotes of an even number have an end.
+    shorter, longer = (
+        cost(partial(read, HEAD + b"<a b='" * number + b"<a>" * number, None)) for number in (10_000, 40_000)
+    )
+
+    assert longer < 3 * max(MOMENT, shorter)
 
 
 @pytest.mark.parametrize("attack", ["elements", "hours", "depth", "one attribute", "tags without end", "ampersands"])
