@@ -113,11 +113,11 @@ class NotificationAddon[Part](Addon):
 
 
 def _parse_deferred(deferred: dict[str, Any], name: str) -> None:
-    """Parse an option's value that mitmdump read before the option was declared.
+    """Parse the option `name` in `deferred`, which mitmdump read before the option was declared.
 
-    An invalid value is logged as an error, which ends mitmdump at its start. mitmproxy's own parser supports no units.
-    After an invalid value, mitmproxy would end the loading of the script without a message, and pass all requests
-    without feedproxy.
+    An invalid value is removed, and logged as an error, which ends mitmdump at its start. mitmproxy's own parser
+    supports no units. At an invalid value, it would end the loading of the script without a message, and mitmproxy
+    would pass all requests without feedproxy.
     """
     specs = option_specs()
     value = getattr(deferred[name], "val", deferred[name])

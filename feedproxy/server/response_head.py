@@ -75,7 +75,8 @@ def _is_well_formed(response: Response) -> bool:
 
 
 def _invalid_parts(response: Response) -> str:
-    """Return the names of the fields that make a head ill-formed, or "the reason phrase" if no field does so."""
+    """Return what makes the head of `response` ill-formed: the names of fields or, if no field does so, "the reason
+    phrase". The caller must have found that the head is ill-formed."""
     names = [name for name, value in response.fields if not _is_well_formed(Response(200, Fields([(name, value)])))]
     return ", ".join(map(ascii, names)) or "the reason phrase"
 

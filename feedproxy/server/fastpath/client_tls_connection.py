@@ -81,8 +81,11 @@ class ReloadingCertificate:
             raise UsageError(f"tls_certificate: {self.name}: {error.strerror or error}") from error
 
     def _load(self) -> ssl.SSLContext:
-        """Return a new context with the certificate and the key, because an invalid key would leave the context in use
-        with the new certificate and no key. Raises OSError if the files cannot be read."""
+        """Return a new context with the certificate and the key. Raises OSError if the files cannot be read or are
+        invalid.
+
+        The context in use is not changed: an invalid key would leave it with the new certificate and no key.
+        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_alpn_protocols(["http/1.1"])

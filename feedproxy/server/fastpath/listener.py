@@ -365,8 +365,8 @@ class Listener:
         ]
 
     def _close_idle(self) -> bool:
-        """Close one in 32 of the idle connections, but at least one: those that have been idle for longest. Return
-        False if none is closed."""
+        """Close the connections that have been idle for longest: one in 32 of the idle connections, at least one. A
+        connection with unread input stays open. Return False if none is closed."""
         idle = [
             connection
             for connection in self._connections.values()

@@ -3,8 +3,9 @@
 The kind of a line (LineKind) says how the line affects the response. Kinds are cached, because feed readers send the
 same lines again.
 
-mitmproxy parses all heads that are not GET or HEAD, HTTP/1.1, without content, with lines that end in CRLF, and with
-one Host. Two parsers that disagree about the end of a request would make request smuggling possible.
+A simple request is a GET or HEAD by HTTP/1.1, without content, with lines that end in CRLF, and with one Host.
+mitmproxy parses all other heads. Two parsers that disagree about the end of a request would make request smuggling
+possible.
 """
 
 import re
@@ -198,8 +199,9 @@ _CLASSIFIER = LineClassifier()
 
 
 def without_unique_lines(block: bytes) -> bytes:
-    """Return the head `block` without the lines of fields that do not affect the response and that had several values.
-    If `block` is not exactly one head, it is returned unchanged."""
+    """Return the head `block` without the lines in `unique_starts` (LineClassifier): lines of fields that do not affect
+    the response, and that had several values in earlier requests. If `block` is not exactly one head, return it
+    unchanged."""
     if block.find(b"\r\n\r\n") != len(block) - 4:
         return block
     for start in _CLASSIFIER.unique_starts:

@@ -87,8 +87,9 @@ class HitCounter:
 class LogNames(NamedTuple):
     """The public address and the upstream address of a target in the log.
 
-    To save memory, only the part of each address that differs from the target is stored: this part (`public`,
-    `upstream`) replaces so many characters at the start of the target (`public_replaces`, `upstream_replaces`).
+    To save memory, only the beginning of an address is stored, and the rest is that of the target. The public address
+    is `public`, followed by the target without its first `public_replaces` characters. The same holds for `upstream`
+    and `upstream_replaces`.
     """
 
     public: str

@@ -57,8 +57,8 @@ def digest_lines(lines: Iterable[bytes]) -> bytes:
 class AdmissionFilter:
     """Filter that admits a value to a cache when the value occurs for the second time.
 
-    If `sampled` is true, only one in SAMPLE_ONE_IN values is recorded after SAMPLE_AFTER new values in a row. A value
-    that was not recorded is admitted at a later occurrence.
+    If `sampled` is true, the filter skips values after SAMPLE_AFTER new values in a row: it looks up and records only
+    one value in SAMPLE_ONE_IN. A skipped value is not admitted before a later occurrence.
     """
 
     def __init__(self, *, sampled: bool = False) -> None:
@@ -68,8 +68,8 @@ class AdmissionFilter:
         self._unseen_in_a_row = 0
 
     def is_seen_before(self, value: bytes) -> bool:
-        """Record the value. Return True if it was recorded before. A value that sampling skips is not recorded, and
-        returns False."""
+        """Record the value. Return True if it was recorded before. If sampling skips the value, do not record it, and
+        return False."""
         self._unseen_in_a_row += 1
         if self._sampled and self._unseen_in_a_row > SAMPLE_AFTER and self._unseen_in_a_row % SAMPLE_ONE_IN:
             return False
@@ -102,8 +102,8 @@ class FastPathCache:
         self._unchecked: list[RequestKey] = []
         """The keys that the present round of `evict_stale` has not yet checked."""
         self.sections: dict[bytes, FieldSection] = {}
-        """The digests of field sections (all lines of a request after the request line). A full table becomes the older
-        generation."""
+        """The parsed forms of known field sections (all bytes of a request after the request line). A full table
+        replaces `_older_sections`."""
         self._older_sections: dict[bytes, FieldSection] = {}
         self._section_bytes = 0
         self.body_files = BodyFiles()

@@ -113,8 +113,8 @@ class FlowState:
     """Parent proxy of a streamed request, or None if there is none."""
     usual_path: str = ""
     """The path of the requested endpoint in its usual spelling, without `/-/`, or "" if the request has this spelling.
-    A request with another spelling gets a redirect to this path instead of a 401, so that a browser asks for the
-    password here."""
+    In place of a 401, a request with another spelling gets a redirect to this path. A browser then asks for the
+    password at the usual path."""
 
 
 class FlowHandler:

@@ -232,9 +232,9 @@ def usual_endpoint_path(path: str, client: ClientContext, prefix: str) -> str:
 def _guess_target(path: str, base: str, prefix: str) -> str:
     """Return the target of an unusual gateway path: with `feed:`, encoded, or without a scheme.
 
-    Browsers also request files such as `/apple-touch-icon.png`. Without a scheme, the path must therefore name a host
-    that has a port, is an IP address, or ends with a known suffix. Raises BadTarget for an invalid address with a
-    scheme. For any other path without a target, raises NotFound, which states the right address if it can be guessed.
+    Without a scheme, the path must name a host that has a port, is an IP address, or ends with a known suffix, because
+    browsers also request files such as `/apple-touch-icon.png`. Raises BadTarget for an invalid address with a scheme.
+    Raises NotFound for any other path. The error's message states the address that was probably meant, or an example.
     """
     written = path.lstrip("/")
     if pasted_address.has_scheme(written):
