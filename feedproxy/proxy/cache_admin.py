@@ -236,8 +236,8 @@ class CacheAdmin:
         return is_stored
 
     async def on_peer_purge(self, target: str) -> None:
-        """Keep the refreshes in progress of a target that a peer has purged from storing their results. An empty
-        `target` stands for all targets."""
+        """After a peer has purged a target, prevent refreshes in progress of the target from storing their results. An
+        empty `target` stands for all targets."""
         self.coordinator.discard(partial(eq, target)) if target else self.coordinator.invalidate(lambda _: True)
 
     async def clear_relocation(self, target: str) -> bool:

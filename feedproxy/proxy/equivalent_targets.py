@@ -87,11 +87,11 @@ class EquivalentTargets:
         return [other for other in others if _are_equivalent(target, other, self._store.peek(other))]
 
     def _by_origin(self, target: str, request: Request) -> str:
-        """Return a recorded equivalent target with a stored response that needs no validation, which could return
-        another No-Vary-Search.
+        """Return a recorded target that is equivalent to `target`, and has a stored response that may be used without
+        validation. A validation could return another No-Vary-Search.
 
-        Return `target` if there is no such target, if a response for `target` itself is stored, or if the request has
-        credentials or Range.
+        Return `target` if there is no such target, if a response for `target` itself is stored, if `target` has a
+        secret, or if the request has credentials or Range.
         """
         candidates = self._targets.get(target.partition("?")[0])
         if candidates is None or candidates == (target,) or self._is_stored(target) or has_secret(target):

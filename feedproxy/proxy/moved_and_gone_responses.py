@@ -41,10 +41,11 @@ class RelocationResponses:
         *,
         allow_doubt: bool = False,
     ) -> ProxyResponse | None:
-        """Return the response that announces a feed's move or end, or None if the feed has neither moved nor ended.
+        """Return the response that announces a feed's move or end, or None in these cases:
 
-        With `status` None, no request was sent to the origin yet. The result is then None, too, if the origin must be
-        asked first. `allow_doubt` is true if no stored response can be sent: only then is a move in doubt announced.
+        * The feed is served: it has neither moved nor ended, or this is unconfirmed.
+        * The move is in doubt, and `allow_doubt` is false. The argument is true if no stored response can be sent.
+        * The origin must be asked first, and `status` is None: no request was sent to the origin yet.
         """
         if not allow_doubt and self.is_in_doubt(context, resource):
             return None
@@ -69,8 +70,8 @@ class RelocationResponses:
         return moved_and_gone.is_in_doubt(sighting, destination, context.settings)
 
     def record_result(self, result: RefreshResult) -> None:
-        """Record whether moves to the refreshed target are in doubt: it has no feed, and responded with one of
-        DOUBTFUL_STATUSES."""
+        """Record whether moves to the refreshed target are in doubt. They are if the target has no feed, and responded
+        with one of DOUBTFUL_STATUSES."""
         resource, response = result.resource, result.response
         if resource.channel is None and response is not None and response.status in moved_and_gone.DOUBTFUL_STATUSES:
             failures = Failures(1, detail=Detail.REFUSED)

@@ -37,11 +37,10 @@ class Autodiscovery:
     async def redirect_to_feed(
         self, answer: ProxyResponse | PassThrough, request: Request, client: ClientContext, settings: Settings
     ) -> ProxyResponse | PassThrough:
-        """Return a redirect to the first feed to which a page links, if the client prefers feeds (option
-        `lead_to_feeds`).
+        """Return a redirect to the first feed to which a page links, if the client uses the gateway and prefers feeds
+        (option `lead_to_feeds`). If there is no such feed, or `answer` is no page, return `answer`.
 
-        Return `answer` if `answer` is no page, or if the page links to no feed. If the gateway returns the page, the
-        result has `Vary: Accept`.
+        With the option, a page that the gateway returns gets `Vary: Accept`.
         """
         if isinstance(answer, PassThrough) or answer.stored is None or answer.stored.content.feed:
             return answer

@@ -315,8 +315,9 @@ class ResponseSelector:
     def _stale_fallback(
         self, context: RequestContext, result: RefreshResult, status: CacheStatus, now: Instant
     ) -> SelectedResponse | None:
-        """Return the stored response to send after a failed refresh, or None if the refresh did not fail or the client
-        gets the failure."""
+        """Return the stored response to send after a refresh that failed, or that asks for the use of the stored
+        response (`fallback`). Return None for any other refresh, and if no stored response may be served stale. The
+        client then gets the result of the refresh."""
         has_failed = result.error is not None or (
             result.response is not None and (result.response.status >= 500 or result.response.status == 429)
         )
@@ -351,8 +352,8 @@ class ResponseSelector:
     def _may_spare_origin(
         self, context: RequestContext, resource: Resource, stored: StoredResponse, freshness: Freshness
     ) -> bool:
-        """Return True if the stored response may answer in place of a fetch that is not permitted now. It may be as
-        stale as after a failed fetch."""
+        """Return True if `stored` may answer in place of a fetch that is not permitted now. `stored` may be as stale as
+        after a failed fetch."""
         patience = stale_max_after_failure.stale_limit_after_failure(resource.failures, context.settings)
         validated = stored.response_time if len(stored.key) else stale_max_after_failure.last_validated(resource)
         if self.clock.now() >= validated + patience:

@@ -46,11 +46,11 @@ class FeedAudience(Struct, frozen=True):
     count_demand: CountDemand
 
     def recent(self, window: Seconds) -> int:
-        """Return the number of readers of the last `window` seconds that do not poll regularly: those that requested
-        the feed, and those without a request (`count_demand`).
+        """Return the number of readers in the last `window` seconds: readers that requested the feed, except those that
+        poll regularly, and readers that were gained by other means (`count_demand`).
 
-        If the sample of polling rhythms is full, only the latter count, because `expected_polls` then scales the sample
-        up to all readers.
+        If the sample of polling rhythms is full, only the readers of `count_demand` count, because `expected_polls`
+        then scales the sample up to all readers.
         """
         since, rhythms = self.now - window, self.counts.rhythms
         direct = 0
