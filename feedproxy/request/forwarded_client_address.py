@@ -64,8 +64,9 @@ def client_hop(fields: Fields, field_name: str, peer: str, is_trusted: Callable[
     """Return the client's address, scheme and host, as trusted proxies (`is_trusted`) state them in the field
     `field_name`.
 
-    `peer` is the address of the trusted proxy that sent the request. Scheme and host come from the entry that `peer`
-    appended. If this entry has no usable address, the result has the address `peer`.
+    `peer` is the address of the trusted proxy that sent the request. Entries are read from the right, up to the first
+    address that is not a trusted proxy's: the client's. If an entry on the way has no usable address, the result has
+    the address of the proxy that appended it. Scheme and host come from the entry that `peer` appended.
     """
     nearest, address = Hop(""), canonical(peer)
     visited = {_host_key(address)}

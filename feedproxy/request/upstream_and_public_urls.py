@@ -115,8 +115,9 @@ def rewrite_location(
 
 
 def rewrite_link(reference: str, client: ClientContext, *, target: str, upstream: str, content_target: str = "") -> str:
-    """Return the reference of a Link in a form that means the same for the client: an absolute address at the origin in
-    the gateway, and the result of `rewrite_location` in reverse mode. The arguments are those of `rewrite_location`."""
+    """Return the reference of a Link in a form that means the same for the client. In the gateway, this is the absolute
+    address at the origin, or `reference` if it is invalid. In reverse mode, it is the result of `rewrite_location`,
+    which has the same arguments."""
     if client.entrance is not Entrance.GATEWAY:
         return rewrite_location(reference, client, target=target, upstream=upstream, content_target=content_target)
     if uri.is_absolute(reference):
