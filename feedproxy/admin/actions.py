@@ -215,8 +215,8 @@ class AdminActions:
         return "", pattern
 
     async def _target_of(self, address: str) -> str:
-        """Return the target of a normalised address: the target itself, its public address, or its address at this
-        proxy. Raises BadTarget for an address at this proxy that names no target."""
+        """Return the target that a normalised address names. The address can be the target itself, its public address,
+        or its address at this proxy. Raises BadTarget for an address at this proxy that names no target."""
         app, admin = self._app, self._pages.service().admin
         settings, target = app.settings, admin.to_upstream_url(address)
         if is_upstream_target(target, settings) or not await is_own(target, settings, app.parts.policy, app.listeners):

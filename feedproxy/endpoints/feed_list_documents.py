@@ -117,10 +117,11 @@ class FeedListDocuments:
     async def _document(
         self, listing: SubscriptionList, form: str, write: Callable[[Instant | None], bytes]
     ) -> _Document:
-        """Return the document of `listing` in the form `form`, from the cache if the content has not changed.
+        """Return the document of `listing` in the form `form`. If the content has not changed, return the cached
+        document.
 
-        `write` makes the content, which states the instant of its last change: that at which this process first made
-        equal content. With None, `write` makes the content without this instant.
+        `write` returns the content that states a given instant of its last change or, for None, states no instant. The
+        instant of the last change is that at which this process first made equal content.
         """
         cached = self._documents.get(form)
         if cached is not None and cached.listing is listing:
