@@ -91,7 +91,7 @@ def rank(scores: Iterable[ReaderScore | None]) -> list[ReaderScore]:
 
 
 def score_account(account: ReaderAccount, now: Instant) -> ReaderScore | None:
-    """Return the score of an account for the time up to `now`, or None if no answer has or confirms a feed
+    """Return the score of an account for the time up to `now`, or None if no answer delivered or confirmed a feed
     (`has_content`)."""
     finalized = [(feed, *feed.finalize(now)) for feed in account.feeds if feed.has_content]
     if not finalized:

@@ -136,9 +136,12 @@ class LiveScores:
         return min(self.size, max(1, self._reserved_feeds()))
 
     def _is_scored(self, reader: Reader, target: str, now: Instant) -> bool:
-        """Return True if the feed is already scored or can be added: if there is room, or if the reader's oldest feed
-        has had no request for IDLE_TIMEOUT seconds. If active feeds replaced each other, none would be observed long
-        enough for a score."""
+        """Return True if the feed is already scored or can be added. If there is room, it can be added. Otherwise it
+        takes the place of the reader's least recently requested feed, if that feed has had no request for IDLE_TIMEOUT
+        seconds.
+
+        If active feeds replaced each other, none would be observed long enough for a score.
+        """
         count = len(reader.feeds)
         if count < FEEDS_MAX and (
             self._feeds < self._reserved_feeds() or count < max(1, self._reserved_feeds() // self.size)

@@ -47,11 +47,11 @@ def timer_tolerance(wait: Seconds) -> Seconds:
 
 
 def evaluate(poll: Poll, state: ReaderState) -> Verdict | None:
-    """Return a violation for each interval that the feed specifies, and that had not passed since the last success.
+    """Return a violation for each interval of the feed that had not passed since the last success (`timer_tolerance`).
 
-    DEFAULT_WAIT is the interval of a feed that specifies none, or if the Age of the answer exceeds all intervals. If
-    the request is a duplicate of the previous request, return only the violation DUPLICATE_REQUEST. Return None if
-    there was no success yet, or if the request is part of the previous poll.
+    The interval is DEFAULT_WAIT if the feed specifies none, or if the Age of the answer exceeds all intervals. If the
+    request is a duplicate of the previous request, return only the violation DUPLICATE_REQUEST. Return None if there
+    was no success yet, or if the request is part of the previous poll.
     """
     if state.last_success is None or state.belongs_to_previous(poll):
         return None

@@ -432,8 +432,9 @@ def _sent_validators(poll: Poll) -> Validators:
 
 
 def _lifetime(poll: Poll, default: Seconds) -> Seconds:
-    """Return the freshness lifetime for a private cache, in seconds, minus Age (RFC 9111, section 4.2.1): 0 for
-    no-cache and no-store, and `default` if the answer states no lifetime."""
+    """Return the freshness lifetime for a private cache (RFC 9111, section 4.2.1) minus Age, in seconds, at least 0.
+    Return 0 for no-cache and no-store. If the answer states no lifetime, return `default`, from which Age is not
+    subtracted."""
     control = CacheControl.from_fields(poll.answer)
     if control.no_cache or control.no_store:
         return 0.0
