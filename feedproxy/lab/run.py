@@ -60,8 +60,8 @@ async def run(
     progress: Progress = lambda *_: None,
     recorder: Recorder | None = None,
 ) -> RunResult:
-    """Run the plan and return the recording: if the task is cancelled, that of the requests until then. `recorder`
-    records the requests and is closed at the end.
+    """Run the plan and return its result. If the task is cancelled, return the result of the requests until then.
+    `recorder` records the requests and is closed at the end.
 
     In the command, `{url}`, `{host}`, `{port}`, `{home}`, `{poll}` and `{time}` are replaced by the values of the run.
     Raises UsageError if the command cannot be started, or if the source lacks the plan's feed.

@@ -216,8 +216,8 @@ def _fault_bands(observations: Sequence[ObservedPoll], end: Instant, x_of: Any) 
 
 
 def _fault_names(observation: ObservedPoll) -> str:
-    """Return the origin's faults or, if there are none, the error status as a text. Return "" if there is neither, and
-    for redirects, which have a row of their own."""
+    """Return a text with the origin's faults or, if there are none, with the error status. Return "" if there is
+    neither. For a redirect, always return "", because redirects have a row of their own."""
     if observation.poll.status in REDIRECTS:
         return ""
     return ", ".join(observation.faults) or (str(observation.poll.status) if observation.poll.status >= 400 else "")

@@ -132,8 +132,8 @@ def _format_instant(instant: Instant) -> str:
 
 
 def read(path: Path) -> Recording:
-    """Return the recording in a file, of an unfinished file all complete entries. Raises UsageError if the file is no
-    valid HAR file."""
+    """Return the recording in a file. For an unfinished file, it has all complete entries. Raises UsageError if the
+    file is no valid HAR file."""
     try:
         data = path.read_bytes()
     except OSError as error:
