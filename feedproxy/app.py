@@ -174,8 +174,9 @@ class App:
         )
 
     def target_check(self, policy: AddressPolicy) -> IsTargetPermitted:
-        """Return the function that returns True for a target with permitted stored copies. The client for origins makes
-        the same check. If `make_client` returns another client, all targets are permitted."""
+        """Return a function that returns True for a target if its stored copies may be used: if its address is
+        permitted, or if it is at the upstream. The client for origins makes the same check. With the argument
+        `make_client`, all targets are permitted."""
         if self._make_client is not None:
             return lambda target: True
         settings = self.settings

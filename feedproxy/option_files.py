@@ -26,8 +26,9 @@ def expand(path: str) -> Path:
 
 
 def read(path: Path, *, pipe_timeout: Seconds | None = None) -> bytes:
-    """Return the content of a file. If `pipe_timeout` is set, it may also be a pipe, which the writer must close within
-    this many seconds, or a device. Raises OSError if it cannot be read, is too large, or is no regular file."""
+    """Return the content of a regular file. If `pipe_timeout` is set, `path` may also be a device, or a pipe that the
+    writer closes within this many seconds. Raises OSError if the content cannot be read or is too large, or if `path`
+    is of another kind."""
     # Without O_NONBLOCK, open() waits until a program opens the pipe for writing.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:

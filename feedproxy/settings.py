@@ -21,7 +21,7 @@ PRICES: Mapping[str, int] = {"off": 300, "frugal": 7200, "balanced": 1800, "eage
 """Price of a request for each name in the option `polling`: the seconds of staleness that a request must save.
 
 If `polling` is `off`, there are no scheduled refreshes: a copy is refreshed by the first poll after its lifetime. The
-low price makes lifetimes short.
+price of `off` is low, so that lifetimes are short.
 """
 
 

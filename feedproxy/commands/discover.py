@@ -30,8 +30,8 @@ def register(subparsers: Any) -> None:
 def discover(args: argparse.Namespace) -> int:
     """Print the addresses of the feeds that are found. Return 0. Raises FeedproxyError if no feed is found.
 
-    With --verify, print only the addresses that are verified to belong to their page. Return 1 if there is an
-    unverified address.
+    With --verify, print an error in place of an address that is not verified to belong to its page. If there is such an
+    address, return 1.
     """
     return asyncio.run(_discover(args.source, admin_client.request_settings(args.allow_private), verify=args.verify))
 

@@ -69,7 +69,7 @@ def read(plan: ServePlan, specs: Mapping[str, OptionSpec]) -> LoadedOptions:
 
 
 def fitting_defaults(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the defaults that depend on this machine or container: `memory_max`. `values` are the options that are
-    set. The workers (`workers`) divide the memory among them."""
+    """Return the default of `memory_max`, which depends on this machine or container, and on the number of workers that
+    share its memory. `values` are the options that are set."""
     workers = values.get("workers", Settings().workers)
     return {"memory_max": fitting_memory_max(Settings().memory_max, available_memory(), workers)}

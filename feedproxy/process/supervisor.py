@@ -217,7 +217,7 @@ class Supervisor:
 
     def _start_reader(self) -> None:
         """Start a process that reads the configuration, because thousands of rules take seconds. If the system has no
-        process left, the next call starts it."""
+        process left, do nothing: the reload stays requested for the next call."""
         result = os.memfd_create("feedproxy-configuration", os.MFD_CLOEXEC)
         try:
             pid = os.fork()
@@ -318,7 +318,7 @@ class Supervisor:
         worker.due = time.monotonic() + pause
 
     def _revert_options(self, worker: _WorkerSlot, status: int) -> bool:
-        """If a worker cannot start with the options of the last reload, restore the options before it, and return True.
+        """If a worker cannot start with the options of the last reload, restore the previous options, and return True.
         Otherwise return False.
 
         The running workers have refused the new options as well.

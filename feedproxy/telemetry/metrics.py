@@ -318,7 +318,8 @@ def _source(outcome: str, detail: str) -> str:
 
 
 def _is_failure(status: str, detail: str) -> bool:
-    """Return True if a request to an origin failed.
+    """Return True if requests to origins with these labels failed: if `detail` is that of a failure, or if `detail` is
+    "" and `status` is a server error.
 
     A server error for a target without a stored copy has no detail. Unregistered codes, such as 520, count as server
     errors, except 4xx.
