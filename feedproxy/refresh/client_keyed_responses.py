@@ -73,8 +73,8 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
 
     Fields that Vary nominates are left out, because Vary selects the response by them. Credentials are never left out.
 
-    For a target without a shared response and without a feed (`is_new`), the fields of the option `shared_fields` are
-    left out, too. The response must then be neither a feed nor an error, and its origin must permit sharing.
+    The fields of the option `shared_fields` are left out, too, if the target has neither a shared response nor a feed
+    (`is_new`), the response is neither a feed nor an error, and the origin permits sharing.
 
     A 304 has the key of its request. If this key is empty, the 304 has the key of the stored response that it
     validates.
@@ -95,8 +95,9 @@ def response_key(job: RefreshJob, response: Response, *, is_feed: bool, is_new: 
 
 
 def is_feed_for_all_languages(job: RefreshJob, chain: RedirectChain, ingested: IngestedContent) -> bool:
-    """Return whether the response to a request with Accept-Language may be the shared copy of a new feed. A redirect,
-    or a response with Content-Language, can depend on the language even without Vary."""
+    """Return whether the response to a request with Accept-Language may be the shared copy of a new feed. The response
+    must be a 200 with a readable feed, and storable. The result is False after a redirect or with Content-Language:
+    both can depend on the language even without Vary."""
     if ingested.channel is None or ingested.error is not None or isinstance(chain.last, Oversized):
         return False
     response = chain.last.response
@@ -139,8 +140,9 @@ def unstored_varying_names(result: RefreshResult) -> frozenset[str]:
 
 
 def needs_second_fetch(context: RequestContext, result: RefreshResult, unstored_names: frozenset[str]) -> bool:
-    """Return True if the shared request to the origin lacked a field by which the response varies. The origin is then
-    asked again, with the client's field. `unstored_names` is the result of `unstored_varying_names`."""
+    """Return True if the response varies by a client's field that the request to the origin lacked. Fields by which the
+    stored responses varied before do not count. The origin is then asked again, with the field. `unstored_names` is the
+    result of `unstored_varying_names`."""
     known_names = context.resource.varying_names if context.resource is not None else frozenset[str]()
     varying_names = (result.resource.varying_names | unstored_names) - known_names
     return not context.upstream.withheld_names.isdisjoint(varying_names)

@@ -97,10 +97,10 @@ class DictionaryClient:
         self._limit = settings.decoded_max
 
     async def fetch(self, request: Request, *, skip_address_check: bool = False) -> Fetched | Oversized:
-        """Return the origin's response without the coding `dcz`.
+        """Return the origin's response without the coding `dcz`, or Oversized if its content exceeds `buffer_max`.
 
-        If the response cannot be decoded, it is fetched again without a dictionary. Raises Overload if this machine
-        lacks a resource for decoding, and the errors of the wrapped client.
+        If a response in `dcz` is too large or cannot be decoded, it is fetched again without a dictionary. Raises
+        Overload if this machine lacks a resource for decoding, and the errors of the wrapped client.
         """
         if request.target != self._target:
             return await self._client.fetch(request, skip_address_check=skip_address_check)

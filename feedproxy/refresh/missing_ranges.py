@@ -56,10 +56,11 @@ def missing_range(context: RequestContext, resource: Resource | None, now: Insta
 async def fetch_missing(
     fetcher: redirect_following.OriginClient, job: RefreshJob, missing: Missing
 ) -> redirect_following.RedirectChain | None:
-    """Fetch the missing range and return it combined with the stored part.
+    """Fetch the missing range, combine it with the stored part, and return the result.
 
-    Return None if the whole content must be fetched: after a redirect, a 416, or a range that cannot be combined. Any
-    other response of the origin is returned unchanged. Raises the errors of `fetcher`.
+    Return None if the whole content must be fetched: after a redirect, a 416, or a range that is too short or cannot be
+    combined. A response with any other status than 206 is returned unchanged, and so is Oversized. Raises the errors of
+    `fetcher`.
     """
     fields = job.request.fields.without("if-range").with_field("Range", missing.range)
     # Ranges count coded bytes if the content is coded. The stored part is not coded.

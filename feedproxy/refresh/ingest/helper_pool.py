@@ -228,8 +228,9 @@ class HelperPool:
     def _on_quick_limit(self, helper: _Helper, job: _Job) -> None:
         """Move a job that exceeds `Limits.quick` to the slow lane.
 
-        On a busy machine, the job first gets more time. If all helpers of the slow lane are busy, this helper is ended,
-        and the job waits in the slow lane to be run again. A helper that is suspended (SIGSTOP) is ended, too.
+        On a busy machine, the job first gets more time. Then its helper joins the slow lane and continues the job. If
+        the slow lane already has SLOW_HELPERS_MAX helpers, the helper is ended instead, and the job waits to be run
+        again. A helper that is suspended (SIGSTOP) is ended, too.
         """
         if helper.job is not job:
             return

@@ -303,7 +303,7 @@ _VALUE_PACKAGES = (
 
 def load_result(message: Parts) -> tuple[Any, Exception | None]:
     """Return the result of a job and None, or, if the job raised an exception, None and this exception. Invalid
-    messages raise pickle.UnpicklingError and other exceptions."""
+    messages raise pickle.UnpicklingError or any other exception."""
     result, error = _Unpickler(message).load()
     if error is not None and not isinstance(error, Exception):
         raise pickle.UnpicklingError("invalid error: expected an exception")

@@ -272,8 +272,9 @@ def _with_resolved_digests(
 ) -> IngestedContent:
     """Return the ingested document with content digests, and without the content to store.
 
-    Both the document's channel and the known channel get a digest. If the digest can be deferred (`_defers_digest`),
-    the document's channel gets a marker instead, and the known channel stays unchanged.
+    The document's channel gets a digest. The stored channel gets one, too, if its digest was deferred. If the digest of
+    an unedited document can be deferred (`_defers_digest`), its channel gets a marker instead, and the stored channel
+    stays unchanged.
     """
     identity, previous_channel = document.identity, None
     if not is_edited and not channel.content_digest and _defers_digest(known.channel, content_hash):
@@ -344,10 +345,10 @@ def _resolve_previous(channel: Channel, superseded: Sequence[StoredResponse]) ->
 
 
 def read_stored_channel(channel: Channel | None, variants: Sequence[StoredResponse]) -> Channel | None:
-    """Return the channel as parsed from the whole stored document, so that `well_formed` covers the items, too.
+    """Return the channel parsed from the whole stored document, so that `well_formed` covers the items, too.
 
-    A channel from `ingest_fast_path` results from a scan that skips the items. Any other channel is returned unchanged,
-    and so is a channel without a stored document.
+    `ingest_fast_path` makes a channel by a scan that skips the items, and defers its digest. Return `channel` unchanged
+    if it has no deferred digest, or if its document is not stored or is larger than FAST_PATH_DECODED_MAX.
     """
     document = document_without_digest(channel.content_digest, variants) if channel is not None else None
     if document is None or len(document[0]) > FAST_PATH_DECODED_MAX:
@@ -457,8 +458,8 @@ def _encode_bodies(
 
 
 def _leave_out_decoded(bodies: Mapping[str, bytes], accept_encoding: str | None) -> Bodies:
-    """Return the bodies to keep. If the waiting client does not need the decoded body, only the length of this body is
-    kept: it can be made from the gzip body in 0.05 ms. If there is no gzip body, all bodies are kept."""
+    """Return the bodies to keep. If there is a gzip body, and the waiting client does not need the decoded body, only
+    the length of the decoded body is kept: the body can be made from the gzip body in 0.05 ms."""
     if "gzip" not in bodies or not satisfies(accept_encoding, bodies):
         return Bodies(bodies)
     return Bodies({**bodies, "identity": len(bodies["identity"])})

@@ -24,11 +24,12 @@ from feedproxy.settings import Settings
 from feedproxy.store.resource import PendingFormatChange, Resource
 
 NEW_FORMAT_SIGHTINGS = 3
-"""A format change is accepted only after this many fetches with the changed format."""
+"""Until the copy is too old to be used, a format change is accepted only after this many fetches with the changed
+format."""
 
 NEW_FORMAT_SPAN: Seconds = 6 * 3600
-"""A format change is accepted only if at least this many seconds pass from the first to the last fetch with the changed
-format. The time is longer than a failed deployment of a site usually lasts."""
+"""Until the copy is too old to be used, a format change is accepted only if at least this many seconds pass from the
+first to the last fetch with the changed format. The time is longer than a failed deployment of a site usually lasts."""
 
 ITEM_LOSS_SHARE = 1 / 2
 """A well-formed update that lacks more than this fraction of the items of a feed counts as a format change. Of 938
@@ -39,8 +40,8 @@ ITEM_LOSS_SHARE_ILL_FORMED = 1 / 4
 fraction is lower than ITEM_LOSS_SHARE, because an ill-formed document can be truncated."""
 
 ITEM_LOSS_TOLERATED = 3
-"""A well-formed update that lacks fewer than this many items of a feed does not count as a format change. An update
-without any items always counts as a format change."""
+"""A well-formed update that lacks fewer than this many items of a feed does not count as a format change, unless it has
+no items."""
 
 
 class Replace(Struct, frozen=True):

@@ -44,8 +44,8 @@ MARGIN_MAX = 30.0
 """Maximum length, in seconds, of the last part of a lifetime that MARGIN determines."""
 
 RENEWED = 0.06
-"""After the lifetime, the first poll renews the copy. A plan assumes that a poll has come as soon as the probability of
-no poll is below this value. One expected poll is enough, because it comes with a probability of 95 %."""
+"""After the lifetime, the first poll renews the copy. A plan assumes the renewal as soon as the probability that no
+poll has come is below this value. One poll that is expected with a probability of 95 % is enough."""
 
 WAIT_PRICE = 2.0
 """Cost of a reader's wait for the origin, as a multiple of the price of a request. In a simulated week, one poll in

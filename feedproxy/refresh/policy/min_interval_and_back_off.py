@@ -72,7 +72,8 @@ def check_fetch_allowed(
     """Return the permission to fetch the target now, or the instant until which the fetch is deferred.
 
     `site_free_at` is the first instant at which `site_interval` permits a fetch. `site_paused_until` is the end of a
-    pause for which the site has asked. Only a pause that lasts longer than `answer_timeout` counts, like Retry-After.
+    pause for which the site has asked. A pause counts only if it ends more than `answer_timeout` and at most DEFER_MAX
+    seconds from now.
 
     If a stored fetch lies in the future, the clock was set back, and the fetch counts as made now. A deferral ends
     within DEFER_MAX seconds, unless `feed_min_interval` or a pause by the operator is longer.

@@ -45,7 +45,7 @@ def rests_until(resource: Resource | None, stored: StoredResponse, fresh: Freshn
 
     Return 0 in these cases:
 
-    * HTTP forbids stale responses.
+    * HTTP forbids stale responses, or the option `stale_while_refreshing` is 0.
     * The content is not a feed, or the feed has no history.
     * The copy is refetched before its lifetime ends (early_refetch_of_ill_formed_copies.py).
     """
