@@ -200,11 +200,12 @@ class AddressPolicy:
     async def resolve_for_parent(
         self, host: str, port: int, *, may_be_unknown: bool, configured: bool = False
     ) -> list[str]:
-        """Return the addresses of a host for a request through a parent proxy. All addresses must be permitted.
+        """Return the addresses of a host for a request through a parent proxy. All addresses of a name must be
+        permitted.
 
         If this machine cannot resolve a name with a public suffix, and `may_be_unknown` is true, the result is an empty
-        list: the parent then resolves the name. If `configured` is true, the operator configured the host, and its port
-        and a literal address are not checked. Raises the errors of `resolve`.
+        list: the parent then resolves the name. The port and a literal address must be permitted, too, unless the
+        operator configured the host (`configured`). Raises the errors of `resolve`.
         """
         if not configured:
             self.check_port(port)

@@ -26,7 +26,7 @@ TOTAL_TIMEOUT: Seconds = 30
 """A call must be complete within this many seconds."""
 
 RESPONSE_MAX = 65_536
-"""If the content of a response has more than this many bytes, it is dropped, and the connection is closed."""
+"""Content of more than this many bytes is dropped, and the connection is closed."""
 
 CALLS = Requester("calls", is_known=False)
 """The requester of all calls (origin_connection_limits.py). Together, they may have as many name look-ups as one
@@ -58,8 +58,8 @@ class CallbackClient:
         *,
         trust: AddressTrust = AddressTrust.UNTRUSTED,
     ) -> Response:
-        """Send a request and return the response, without content of more than RESPONSE_MAX bytes. A field Host in
-        `fields` replaces the host of the URL. Raises the errors of `Fetcher.fetch`."""
+        """Send a request and return the response. If its content exceeds RESPONSE_MAX bytes, the response has no
+        content. A field Host in `fields` replaces the host of the URL. Raises the errors of `Fetcher.fetch`."""
         target_url = _url(url)
         if trust is AddressTrust.UNTRUSTED:
             self.check(url)

@@ -52,8 +52,9 @@ class ChunkedParser:
         return pieces
 
     def _line(self, data: bytes, at: int) -> int:
-        """Return the length of the line that states the next chunk's size, in bytes, or 0 if it is incomplete. The line
-        end after the previous chunk's data counts, too."""
+        """Return the number of bytes up to the end of the line with the next chunk's size, or 0 if the line is
+        incomplete. The number includes the line end after the previous chunk's data. Raises MalformedResponse for
+        invalid bytes."""
         start = at
         if self._begun:
             if data.startswith(b"\r", at):

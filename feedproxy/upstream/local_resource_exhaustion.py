@@ -54,7 +54,8 @@ class NetworkState:
 
 
 class ShortageLog:
-    """Log of shortages, with at most one line in LOG_INTERVAL seconds. Each line states how many were left out."""
+    """Log of shortages, with at most one line in LOG_INTERVAL seconds. Each line states how many shortages were left
+    out since the previous line."""
 
     def __init__(self) -> None:
         self._logged_at = -LOG_INTERVAL
