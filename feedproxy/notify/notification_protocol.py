@@ -67,10 +67,10 @@ class Delivered(Struct, frozen=True):
 
 
 class Retry(Struct, frozen=True):
-    """Verdict: the attempt failed, and is repeated with growing delays for a day (delivery/delivery_queue.py).
+    """Verdict: the attempt failed, and is repeated with growing delays for a day (delivery/delivery_retries.py).
 
     `not_before` is the earliest instant of the next attempt, or None if the response states none. The delivery worker
-    sets it.
+    sets this attribute.
     """
 
     reason: str

@@ -192,10 +192,11 @@ class NotificationService:
         self._wake_in(self.pending_changes.add(snapshot, is_of_peer=True))
 
     def on_peer_copy(self, resource: Resource) -> None:
-        """Record the change of a feed that got new content from another machine. If this machine was not running, it
-        has missed the message about the change.
+        """Record the change of a feed that got new content from another machine. This machine has missed the message
+        about the change if it was not running.
 
-        A feed of which no content is recorded has no subscribers, so its content is not recorded as a change.
+        If the database has no earlier content of the feed, the feed has no subscribers, and the new content does not
+        count as a change.
         """
         snapshot = self._snapshot(resource, first=False)
         if snapshot is not None:

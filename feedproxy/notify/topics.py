@@ -78,8 +78,8 @@ async def resolve_topics(service: NotificationService, address: str, topics_allo
 async def find_feeds(service: NotificationService, *addresses: str) -> list[str]:
     """Return the known feeds that these normalised URLs name. Raises StoreError if the database fails.
 
-    If a URL is the address of a feed, the result is that feed alone. If no URL is the address of a feed, the result
-    is all feeds of the sites at these URLs.
+    If URLs are addresses of feeds, the result is the feed of the first such URL alone. Otherwise the result is the
+    feeds of the sites at these URLs, at most PINGED_FEEDS_MAX of each site.
     """
     admin = service.proxy.admin
     for address in addresses:

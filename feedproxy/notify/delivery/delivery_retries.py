@@ -20,8 +20,8 @@ def next_try(
     """Return the instant of the next try after `tries` failures, or None after the last try.
 
     The last try is RETRY_PERIOD seconds after `since`. `jitter` is a random number in [0, 1): the value 0 halves the
-    delay, and a value near 1 leaves it unchanged. The receiver permits no try before `not_before`. Only the last try
-    can be made earlier.
+    delay, and a value near 1 leaves it unchanged. `not_before` is the earliest instant that the receiver permits, or
+    None if it states none. Only the last try can be earlier.
     """
     end = since + RETRY_PERIOD
     if now >= end:

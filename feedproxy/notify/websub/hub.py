@@ -285,11 +285,9 @@ class Hub:
 
 
 def _copy_to_send(resource: Resource) -> StoredResponse | None:
-    """Return the variant that suits a request without fields. If there is none, return the newest variant of the feed.
-
-    Return None if no feed is stored. Return None, too, if the copy is not for all clients: it was fetched with
-    credentials, or the origin restricts access to the feed (401 or 451).
-    """
+    """Return the variant of the stored feed that suits a request without fields, or else the newest variant. Return
+    None if no feed is stored, or if the copy is not for all clients: it was fetched with credentials, or the origin
+    restricts access to the feed (401 or 451)."""
     stored = default_copy(resource) or resource.feed_variant
     if stored is None or stored.authorized or is_restricted(resource):
         return None

@@ -223,8 +223,9 @@ class Subscriber:
             self._pending_checks.pop(target, None)
 
     async def _request_changed(self, subscription: Subscription, topic: str) -> None:
-        """Request a subscription again if `public_url` or `topic`, the topic that the feed names, has changed. A feed
-        can name another topic at each fetch. A changed topic therefore counts only a day after the last request."""
+        """Request a subscription again if `public_url` has changed, or if the topic that the feed names (`topic`) has
+        changed. A feed can name another topic at each fetch. A changed topic therefore counts only a day after the last
+        request."""
         data, public_url = subscription.data, self._service.settings().public_url
         is_recent = abs(self._service.clock.now() - float(data.get("requested", "0"))) < DAY
         if data.get("public_url", public_url) != public_url or (data["topic"] != topic and not is_recent):
