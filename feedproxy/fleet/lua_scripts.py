@@ -53,8 +53,8 @@ local version = tonumber(redis.call('HGET', KEYS[1], 'f') or '0')
 if version <= tonumber(ARGV[1]) then return {string.format('%.0f', version), false} end
 return {string.format('%.0f', version), redis.call('HGET', KEYS[1], 'd')}
 """)
-"""Return the stored version of a copy. If it is later than the caller's, also return the copy, or false after a purge.
-KEYS: copy. ARGV: caller's version."""
+"""Return two values: the stored version of a copy, or 0 if there is none, and the copy. The copy is false after a
+purge, or if the stored version is not later than the caller's. KEYS: copy. ARGV: caller's version."""
 
 ACQUIRE_LEASE = Script(
     _NUMBERS
@@ -175,8 +175,8 @@ EVENTS_SINCE = Script("""
 local now = redis.call('GET', KEYS[1]) or '0'
 return {now, redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[1], '+inf')}
 """)
-"""Return the number of the last event, and all events after the given number. KEYS: sequence, log. ARGV: given
-number."""
+"""Return the number of the last event, and the events after the given number that the log still has. KEYS: sequence,
+log. ARGV: given number."""
 
 LAST_EVENT_NUMBER = Script(
     _NUMBERS
@@ -187,7 +187,7 @@ return {redis.call('GET', KEYS[1]) or '0', text(microseconds())}
 """Return the number of the last event, and the time of Redis in microseconds. KEYS: sequence."""
 
 COPY_VERSION = Script("return {redis.call('HGET', KEYS[1], 'f') or '0', redis.call('HEXISTS', KEYS[1], 'd')}")
-"""Return the version of a copy, and 1 for a stored copy or 0 for a purged one. KEYS: copy."""
+"""Return the version of a copy, or 0 if there is none, and 1 if the copy is stored or 0 if it is not. KEYS: copy."""
 
 CLAIM_CHANGE = Script("""
 if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return 1 end

@@ -85,14 +85,13 @@ class MachineCoordination:
         return lease.token if lease is not None else 0
 
     async def acquire_lease(self, target: str, *, local: bool = False) -> bool:
-        """Acquire the fetch lease of `target`. Return False if another process holds the lease.
+        """Acquire the fetch lease of `target` and return True, or return False if another process holds the lease.
 
-        A `local` lease excludes only processes of this machine. Unless the lease is local, Redis sends its copy of the
-        target with the lease. If that copy is later than this machine's copy, it is stored here, and counts as a
-        completed fetch.
+        A `local` lease excludes only processes of this machine. With any other lease, Redis sends its copy of the
+        target. If that copy is later than this machine's copy, it is stored here, and counts as a completed fetch.
 
         If another machine holds the lease, the call waits at most WAIT_TIMEOUT seconds for the end of this lease, and
-        then returns False. While Redis is unavailable, every lease is local.
+        then returns False. If Redis is unavailable or refuses the request, the lease is local.
         """
         if not await self.local.acquire_lease(target, local=local):
             return False

@@ -61,8 +61,8 @@ class RedisOperations:
         self.connection = connection
         self._clock = clock
         self._clock_difference = 0
-        """The least difference of the clocks that the last measurement permits: the microseconds by which the clock of
-        Redis is ahead of this machine's clock, 0 if they can be equal, or negative if it is behind."""
+        """The microseconds by which the clock of Redis is ahead of this machine's clock, negative if it is behind. The
+        last measurement permits several values. The one closest to 0 is taken."""
         self.keys = keys
         self.machine = machine
         self._lease = int(lease * 1000)
