@@ -93,9 +93,11 @@ def update_claim(
     """Return the state after another claim of `count` subscribers. A claim above a limit must be repeated before it
     counts:
 
-    * A claim may exceed the claim of an hour ago by the factor `jump`. 0 permits every claim.
+    * A claim may be at most `jump` times the claim of an hour ago.
     * It may exceed the confirmed claim of the last `window` seconds by at most `room` subscribers.
     * A first claim may be at most FIRST_MAX and at most `room`.
+
+    If `jump` is 0, no limit applies.
     """
     if claim_state is None or now - claim_state.last >= window:
         times = 1 if claim_state is None else claim_state.times + 1

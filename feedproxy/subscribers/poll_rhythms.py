@@ -169,8 +169,8 @@ class PollRhythms:
     def expected_polls(self, target: str, now: Instant, until: Instant, *, readers: int = 0) -> list[ExpectedPoll]:
         """Return the polls expected between `now` and `until`, in order of time.
 
-        `readers` is the number of all readers of the feed. The weights of the sampled readers' polls are scaled up to
-        this number. If it is 0, they are not scaled.
+        `readers` is the number of all readers of the feed. If it exceeds the number of sampled readers, the weights of
+        the polls are scaled up to it.
         """
         records = self._feeds.get(target)
         if not records:
@@ -185,7 +185,7 @@ class PollRhythms:
 
     def next_poll(self, target: str, now: Instant) -> Instant | None:
         """Return the instant of the first expected poll, or None if it is unknown. The instant is unknown if the feed
-        has no readers or a full sample, or if a reader has no rhythm or can poll at any moment."""
+        has no sampled readers or READERS_MAX of them, or if one of them has no rhythm or can poll at any moment."""
         records = self._feeds.get(target)
         if not records or len(records) == READERS_MAX * _RECORD.size:
             return None

@@ -377,8 +377,8 @@ class SubscriberCounts:
         return sum_of_claims(claims, self._claim_max)
 
     def _expire(self, feed: FeedReaders, now: Instant, at_most: int | None = None) -> int:
-        """Remove the claims and readers without a request in the last `window` seconds. Return the number of removed
-        readers. At most `at_most` readers are removed."""
+        """Remove the claims and readers without a request in the last `window` seconds, but at most `at_most` readers
+        unless it is None. Return the number of removed readers."""
         limit = int((now - self._window) * 1000)
         if not feed.claims and self._are_current(feed, limit, now):
             return 0
