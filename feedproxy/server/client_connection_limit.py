@@ -15,8 +15,8 @@ class ConnectionLimiter:
         self._counts: dict[str, int] = {}  # for a new key, a Counter takes 0.4 µs longer
 
     def acquire(self, connection: Hashable, peer: str, settings: Settings) -> bool:
-        """Count a connection of the client at the address `peer`. Return False if the client's network has reached its
-        limit. For a trusted proxy, return True without counting."""
+        """Count a connection of the client at the address `peer`, and return True. Return False if the client's network
+        has reached its limit. Without a limit, and for a trusted proxy, return True without counting."""
         limit = settings.max_connections_per_address
         if not limit or (settings.trusted_proxies and is_trusted_proxy(settings, peer)):
             return True

@@ -28,7 +28,8 @@ class BodyFiles:
         """Requests since the last call of `close_unused`, by the id of the body."""
 
     def descriptor(self, body: bytes) -> int | None:
-        """Count a request for a body, and return the descriptor of its file, or None if it has no file."""
+        """Count a request for a body. Return the descriptor of its file, which is made at the request REQUESTS_MIN, or
+        None if there is no file."""
         key = id(body)
         count = self._requests[key] = self._requests.get(key, 0) + 1
         file = self._files.get(key)

@@ -150,8 +150,8 @@ class GcScheduler:
         """True if the last collection, full or of new objects, found no garbage."""
 
     def maybe_collect(self, now: Seconds, responses: int) -> None:
-        """Run a collection if one is due, and return unused memory to the system every TRIM_INTERVAL seconds.
-        `responses` is the number of responses sent so far."""
+        """Run a collection if one is due. After a full collection, and every TRIM_INTERVAL seconds, return unused
+        memory to the system. `responses` is the number of responses sent so far."""
         if responses != self._responses:
             self._responses, self._last_response = responses, now
         is_full = self._is_full_due(now)

@@ -232,8 +232,8 @@ class Listener:
                     self.update_interest(connection)
 
     def _register(self, descriptor: int, peer: str) -> ClientConnection | None:
-        """Count a new connection and return it. Return None if a limit refuses the connection, or if it has failed
-        already."""
+        """Count a new connection and return it. Return None if a limit or a shutdown refuses the connection, or if it
+        has failed already. If a limit is reached, idle connections are closed first."""
         app = self._app
         settings = app.settings
         is_trusted = bool(settings.trusted_proxies) and is_trusted_proxy(settings, peer)
@@ -302,10 +302,10 @@ class Listener:
             connection.unparsed = b""
 
     def lingering_close(self, connection: ClientConnection) -> None:
-        """Close a connection after the client has had time to receive the last response.
+        """Close a connection after its last response: at once if all input is read.
 
-        If input is unread, only the sending side is shut down at first, and input is discarded for LINGERING_TIME
-        seconds. An immediate close could destroy the response (RFC 9112, section 9.6).
+        Otherwise, at first shut down only the sending side, and discard input for LINGERING_TIME seconds. An immediate
+        close could destroy the response (RFC 9112, section 9.6).
         """
         if connection.fd < 0:
             return

@@ -25,8 +25,9 @@ async def permit_connect(flow: http.HTTPFlow, app: App, approvals: ConnectApprov
     """Check the port, the address and the authorization of a CONNECT, record that its server is approved, and return
     the client.
 
-    A host with protected feeds is refused, because feedproxy cannot read the requests in a tunnel. A check that fails
-    raises Forbidden, Unreachable, AccessDenied, BadTarget or Overload.
+    A host with protected feeds is refused unless its TLS is intercepted, because feedproxy cannot read the requests in
+    another tunnel. In reverse mode, every CONNECT is refused. A check that fails raises Forbidden, Unreachable,
+    AccessDenied, BadTarget or Overload.
     """
     settings = app.settings
     host, port = flow.request.host, flow.request.port

@@ -133,8 +133,8 @@ class FlowHandler:
         self._flows_of_client: dict[str, set[str]] = {}
 
     def on_client_connected(self, client: Client, proxyserver: Any) -> None:
-        """Count a new connection. If a limit is reached, or if the client has disconnected, refuse the connection by
-        setting its error. `proxyserver` is mitmproxy's addon of that name."""
+        """Count a new connection. Refuse it, by setting its error, if a limit is reached, if the proxy is shutting
+        down, or if the client has disconnected. `proxyserver` is mitmproxy's addon of that name."""
         app = self.app
         app.connections += 1
         self.backpressure.on_client_connected(client, proxyserver)
@@ -277,9 +277,9 @@ class FlowHandler:
         state.streamed = passthrough.prepare_response(flow, request, client, state.status, settings, via=service.via)
 
     async def _recheck_size_after_refusal(self, state: FlowState, response: Response) -> None:
-        """Forget that the target's content is too large for the store, if the origin has refused this streamed request.
-        The next request is then fetched. Unlike streaming, a fetch obeys Retry-After, and pauses after a refused
-        credential of the operator."""
+        """If the origin has refused this streamed request with Retry-After, or has refused the operator's credential
+        (401), forget that the target's content is too large for the store. The next request is then fetched. Unlike
+        streaming, a fetch obeys Retry-After, and pauses after a refused credential of the operator."""
         assert state.routed_request is not None
         request = state.routed_request.request
         if request.method not in CACHED_METHODS:
@@ -375,8 +375,9 @@ class FlowHandler:
     async def _authorize(
         self, flow: http.HTTPFlow, client: ClientContext, routed: RoutedRequest
     ) -> tuple[ClientContext, RoutedRequest]:
-        """Return the client with its user, and the request without the client's credentials. Raises AccessDenied if the
-        client is not authorized. In a tunnel, the user is that of the CONNECT: clients do not support 407 there."""
+        """Return the client with its user, and the request without the client's credentials. Return both unchanged if
+        the target has no `readers`. Raises AccessDenied if the client is not authorized. In a tunnel, the user is that
+        of the CONNECT: clients do not support 407 there."""
         request = routed.request
         readers = self.app.settings_for(request.target).readers
         if not readers:
@@ -436,8 +437,9 @@ class FlowHandler:
         return preview_page(preview, call.client.base, self.app.settings.endpoint_prefix)
 
     def _find_endpoint(self, flow: http.HTTPFlow, state: FlowState, own_path: str) -> None:
-        """Check a request to an endpoint, which `on_request` answers after its content has arrived. Raises NotFound,
-        MethodNotAllowed, ContentTooLarge or ContentBudgetExceeded if the request is refused."""
+        """Find the endpoint of a request, which `on_request` answers after its content has arrived. Respond at once to
+        a CORS preflight. Raises NotFound, MethodNotAllowed, ContentTooLarge or ContentBudgetExceeded if the request is
+        refused."""
         prefix, request = self.app.settings.endpoint_prefix, _request_without_target(flow)
         path, _, query = own_path.removeprefix(prefix).partition("?")
         endpoint = self.app.endpoints.find(path)

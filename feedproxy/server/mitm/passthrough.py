@@ -97,8 +97,9 @@ async def approve(
     policy: AddressPolicy,
     parent: Parent | None,
 ) -> None:
-    """Check a target's address, and approve its server for this client connection. Raises Forbidden if the address is
-    not permitted, Unreachable if it is unknown, and ParentFailed if the parent cannot be used."""
+    """Check a target's address, unless the operator configured its host (option `upstream`), and approve its server for
+    this client connection. Raises Forbidden if the address is not permitted, Unreachable if it is unknown, and
+    ParentFailed if the parent cannot be used."""
     host, port = uri.split_host_port(target)
     is_own = is_upstream_target(target, settings)  # the operator configured this host
     if parent is not None:

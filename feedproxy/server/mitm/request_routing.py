@@ -209,8 +209,8 @@ def _check_gateway_host(head: IncomingRequest, settings: Settings) -> None:
 
 def usual_endpoint_path(path: str, client: ClientContext, prefix: str) -> str:
     """Return the usual form of an endpoint's path that ends with a target, such as `as/atom/https://example.com/` for
-    `as/atom/example.com`. Return "" if `path` has this form already, or does not end with a target. `path` is relative
-    to `prefix`, with the query.
+    `as/atom/example.com`. Return "" if `path` has this form already, if it ends with no valid target, or outside the
+    gateway. `path` is relative to `prefix`, with the query.
 
     A browser sends a password also to all paths in the folder of the path at which it signed in. Without the slash
     after the host, this folder would be `as/atom/https://`, which contains all hosts (`lacks_path` in

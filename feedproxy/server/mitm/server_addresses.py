@@ -131,9 +131,9 @@ def install() -> None:
 async def route_through_parent(
     parent: Parent, host: str, port: int, policy: AddressPolicy, *, tls: bool, skip_address_check: bool = False
 ) -> ParentProxyHost:
-    """Return the host for a connection through a parent, after checking the origin's address. Raises Forbidden if this
-    address is not permitted, Unreachable if it is unknown, and ParentFailed if this version of mitmproxy supports no
-    parents."""
+    """Return the host for a connection through a parent. The origin's address is checked before, unless
+    `skip_address_check` is true. Raises Forbidden if this address is not permitted, Unreachable if it is unknown, and
+    ParentFailed if this version of mitmproxy supports no parents."""
     if not isinstance(getattr(server, "asyncio", None), _AsyncioWithParents):
         raise ParentFailed(f"this version of mitmproxy cannot connect through {parent_name(parent)}")
     if skip_address_check:
