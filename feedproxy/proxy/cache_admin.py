@@ -108,7 +108,8 @@ class CacheAdmin:
         return [feed.address for feed in feeds]
 
     def deferral(self, target: str) -> Deferred | None:
-        """Return the limit that defers the next fetch of a target, or None if the target may be fetched now."""
+        """Return the reason and end of a deferral of the target's next fetch, or None if the target may be fetched
+        now."""
         permission = self.coordinator.permissions.check(self.lookup.get(target), target, self.settings_for(target))
         return permission if isinstance(permission, Deferred) else None
 
@@ -142,7 +143,8 @@ class CacheAdmin:
 
     async def record_push(self, target: str, promised: Instant) -> None:
         """Record that a push was received, and that further pushes are promised until the instant `promised`. Until
-        then, the schedule fetches the target only every `push_interval` seconds."""
+        then, the schedule fetches the target only every `push_interval` seconds. Do nothing if the target is not
+        stored."""
         await self.store.load(target)
         if (resource := self.store.get_latest(target)) is not None:
             await self.store.put(replace(resource, last_push=self.clock.now(), push_lease_expires=promised))

@@ -62,8 +62,9 @@ def with_cors_for_failure(
 
 
 def preflight_response(request: Request, settings: Settings) -> Response | None:
-    """Return the response that permits a CORS preflight to a feed, or None if the origin has to answer it. The caller
-    must have found a stored feed.
+    """Return the response that permits a CORS preflight to a feed, or None in any other case: if the request is no
+    preflight, if the option `cors` is not set, or if the origin has to answer. The caller must have found a stored
+    feed.
 
     A script that sends If-None-Match or A-IM to another web origin causes a preflight. The origin answers preflights
     for credentials, and preflights to private feeds.

@@ -29,8 +29,9 @@ def is_public(settings: Settings, resource: Resource | None) -> bool:
     If `resource` is None, only the rules count. The result is False in these cases:
 
     * A rule marks the feed private or restricts its readers.
-    * The feed was fetched only with credentials.
-    * The origin refused all requests, or sent Cache-Control with private or no-store.
+    * The feed, or one of its shared copies, was fetched with credentials.
+    * There is no shared copy, although the feed is known, some clients have copies, or the origin refused the request.
+    * The origin sent Cache-Control with private or no-store.
     """
     if settings.private or settings.readers:
         return False

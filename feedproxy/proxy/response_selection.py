@@ -225,7 +225,7 @@ class ResponseSelector:
         if a refresh is running that this request can join.
 
         If no stored response is usable, the origin may be asked in spite of a minimum interval, and during a back-off
-        once in each minimum interval.
+        once in each minimum interval. For a paused feed, the origin is not asked.
         """
         resource, now = context.resource, self.clock.now()
         match self.coordinator.permissions.check_for_request(context, resource):
@@ -376,8 +376,9 @@ def _with_get(context: RequestContext) -> RequestContext:
 
 
 def _is_of_some_clients(context: RequestContext, stored: StoredResponse) -> bool:
-    """Return True if only clients with the same client-specific fields may get the stored response. A page that the
-    explicit proxy fetches with its client's User-Agent is such a response, too."""
+    """Return True if only some clients may get the stored response: those with equal client-specific fields, or with
+    equal fields that Vary nominates. A page that the explicit proxy fetches with its client's User-Agent is such a
+    response, too."""
     upstream = context.upstream
     return len(stored.key) > 0 or len(upstream.varying_fields) > 0 or not upstream.own_agent
 

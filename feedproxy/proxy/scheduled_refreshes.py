@@ -111,7 +111,8 @@ class ScheduledRefreshes:
 
     def _earliest_refresh(self, target: str) -> Instant | None:
         """Return the earliest instant at which a refresh of a feed can be useful: shortly before a reader's expected
-        poll (refresh/policy/expected_polls_and_price.py). Return None if the instant is unknown."""
+        poll (refresh/policy/expected_polls_and_price.py). Return None if no poll is expected, if the feed has readers
+        without requests (`count_demand`), or if another process owns the feed."""
         now = self.clock.now()
         if not self.owns(target) or self.count_demand(target, 0.0):
             return None

@@ -39,10 +39,11 @@ class CodingVariants:
         self._incompressible: LRU[_Key, bool] = LRU(entries_max=INCOMPRESSIBLE_MAX)
 
     async def apply(self, answer: ProxyResponse, request: Request, settings: Settings) -> ProxyResponse:
-        """Return the response in the content coding that the client prefers, if its content may be compressed.
+        """Return the response in the content coding that the client prefers, or unchanged if its content must not be
+        compressed or does not become smaller.
 
-        A response that already has another coding is returned unchanged. If it is a hit, the preferred coding is made
-        in the background.
+        A response that already has another coding is returned unchanged, too. If it is a hit, the preferred coding is
+        made in the background.
         """
         stored, response = answer.stored, answer.response
         if stored is None or response.status != 200 or not _is_codable(stored):

@@ -170,8 +170,8 @@ class Conversions:
         return replace(answer, response=converted, stored=None)
 
     def preferred_format(self, accept: str | None, media_type: str) -> Format | None:
-        """Return the format that Accept prefers to the original format with this media type, or None if Accept prefers
-        the original format."""
+        """Return the format that Accept prefers to the original format with this media type. Return None if Accept is
+        None, or prefers the original format."""
         if accept is None:
             return None
         own = parse_parameters(media_type)[0]

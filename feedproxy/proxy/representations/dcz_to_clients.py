@@ -42,8 +42,9 @@ class Dictionaries:
         client: ClientContext,
         settings: Settings,
     ) -> ProxyResponse:
-        """Return the response as `dcz` if the client accepts it and names a stored dictionary, if `dcz` is smaller, and
-        if `is_offered` and `may_encode` permit it. Otherwise return the response unchanged."""
+        """Return a 200 response as `dcz` if the client accepts it and names a stored dictionary, if `dcz` is smaller,
+        and if `is_offered` and `may_encode` permit it. Otherwise, and for a request with Range, return the response
+        unchanged."""
         coded, stored = response.response, response.stored
         if coded.status != 200 or "available-dictionary" not in request.fields or "range" in request.fields:
             return response
