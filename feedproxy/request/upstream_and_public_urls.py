@@ -72,9 +72,9 @@ def redirect_target(address: str, start: str, settings: Settings) -> str:
 def displayed_url(address: str, settings: Settings, base: str = "") -> str:
     """Return an address for publication, without the upstream's origin.
 
-    In an address below `upstream`, `public_url` replaces `upstream`. If `public_url` is not set, `base` (the proxy's
-    address in the request) does so. Any other address at the upstream's origin becomes `public_url` or `base` alone. An
-    address at another origin is unchanged, as is every address if neither is set.
+    In an address below `upstream`, the public base replaces `upstream`. The public base is `public_url` or, if this is
+    not set, `base` (the proxy's address in the request). Any other address at the upstream's origin becomes the public
+    base. An address at another origin is unchanged. Without `upstream` or a public base, every address is unchanged.
     """
     public = settings.public_url or base
     if not settings.upstream or not public:
