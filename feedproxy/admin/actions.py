@@ -165,7 +165,8 @@ class AdminActions:
         """Pause or block a target, or end its pause or block. `action` is a key of DECISIONS.
 
         feedproxy serves the copy of a paused target without fetching it. Clients get 403 for a blocked target, and its
-        copy is purged. Raises TooManyDecisions at the limit of paused and blocked feeds, and the errors of `purge`.
+        copy is purged. Raises TooManyDecisions at the limit of paused and blocked feeds, InvalidForm for a pattern, and
+        the errors of `purge`.
         """
         decision, changed, unchanged = DECISIONS[action]
         service = self._pages.service()

@@ -64,7 +64,7 @@ def admin_address(admin: str, token: str) -> tuple[str, int]:
 
 def admin_token(settings: Settings) -> str:
     """Return `admin_token`, or the content of `admin_token_file`, which keeps the token out of the configuration and
-    the process list. Raises UsageError if the file cannot be read."""
+    the process list. Raises UsageError if both options are set, or if the file is empty or cannot be read."""
     if not settings.admin_token_file:
         return settings.admin_token
     if settings.admin_token:

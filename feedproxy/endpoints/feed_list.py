@@ -196,8 +196,9 @@ class FeedList:
         return SubscriptionList(imported.title, tuple(subscriptions.values()))
 
     def _public_entry(self, entry: Subscription, *, is_imported: bool) -> Subscription | None:
-        """Return an entry with its feed's title and current address, or None if the feed is not public or has ended. A
-        feed that was not imported is listed only while a stored copy proves that it is public."""
+        """Return an entry with its feed's title and current address. Return None if the feed is not public or has
+        ended, or if its address is not permitted. A feed that was not imported is listed only while a stored copy
+        proves that it is public."""
         if not is_imported and self._store.peek(entry.address) is None:
             return None
         for _ in range(2):

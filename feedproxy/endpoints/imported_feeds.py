@@ -130,7 +130,8 @@ async def _fetch(target: str, service: Service, clock: Clock) -> None:
 
 
 def _is_reachable(target: str, settings: Settings) -> bool:
-    """Return True if a target may be fetched: it is not blocked and, in reverse mode, is below `upstream`."""
+    """Return True if a target may be fetched: it is not blocked and, in reverse mode, is at the origin of
+    `upstream`."""
     return settings.readers != BLOCKED and (not settings.upstream or is_upstream_target(target, settings))
 
 
