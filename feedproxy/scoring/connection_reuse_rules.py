@@ -28,8 +28,11 @@ class ConnectionReuse:
         self._was_incomplete = False
 
     def evaluate(self, poll: Poll, evaluation: FeedEvaluation) -> None:
-        """Record in `evaluation` whether the request reused a connection. A new connection is a violation after a
-        redirect to the same host, and in a burst that has already opened CONNECTIONS_MAX connections."""
+        """Record in `evaluation` whether the request reused a connection of the burst, if its connection is known.
+
+        A new connection is a violation after a redirect to the same host, and in a burst that has already opened
+        CONNECTIONS_MAX connections. For any other new connection, nothing is recorded.
+        """
         authority, connections = urlsplit(poll.target).netloc, self._connections
         was_incomplete, self._was_incomplete = self._was_incomplete, not poll.complete
         if not poll.connection:
