@@ -146,8 +146,8 @@ def _poll_outcomes(observations: Iterable[ObservedPoll]) -> Iterable[str]:
 
 
 def _version_times(observations: Sequence[ObservedPoll]) -> Iterable[Instant]:
-    """Yield the instants of new versions: the time of the first response with the version, or its Last-Modified if this
-    lies between the previous response and this response."""
+    """Yield the instants of new versions after the first version: the time of the first response with the version, or
+    its Last-Modified if this lies between the previous response and this response."""
     digest, before = "", 0.0
     for observation in observations:
         poll = observation.poll
