@@ -70,8 +70,8 @@ class Parser(argparse.ArgumentParser):
         return [name for action in actions for name in action.choices]
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the parsed arguments. argparse calls the parser of the command, which reports an unknown flag with a
-        similar known flag."""
+        """Return the parsed arguments, and an empty list. argparse also calls this method of a command's parser. Its
+        error for an unknown flag suggests a similar known flag."""
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")
