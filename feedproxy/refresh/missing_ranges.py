@@ -97,8 +97,8 @@ def cut_to_range(context: RequestContext, result: RefreshResult) -> RefreshResul
 
 
 def with_part(resource: Resource, response: StoredResponse, job: RefreshJob) -> Resource | None:
-    """Return the resource with the response added as a part. Return None if the response is no part or must not be
-    stored, or if the request selects a whole stored response."""
+    """Return the resource with the response added as a part. Return None if the resource is a feed, if the response is
+    no part or must not be stored, or if the request selects a whole stored response."""
     if response.status != 206 or resource.channel is not None:
         return None
     reason = partial_content.reason_not_to_store_part(job.request, response, targeted=job.settings.is_targeted)

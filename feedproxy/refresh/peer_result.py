@@ -28,7 +28,8 @@ def find(
     own_agent: bool,
 ) -> RefreshResult | None:
     """Return the result of a refresh by another process, for a request with these fields. Return None if no process has
-    fetched the target since `before`, or if the request selects no newer response.
+    fetched the target since `before`, or if the request selects no newer response. A new failure (`_failure`), move or
+    end is the result for every request.
 
     `before` is the resource before the refresh, and `stored` the resource now. `own_agent` is true if the request has
     feedproxy's own User-Agent.

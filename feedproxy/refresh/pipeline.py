@@ -131,8 +131,8 @@ class RefreshPipeline:
     async def _store_learned(
         self, job: RefreshJob, result: RefreshResult, stored: Resource | None, is_current: Callable[[], bool]
     ) -> None:
-        """Store the resource of the result. If it contains nothing worth storing, delete the stored resource. After a
-        purge or an invalidation (`is_current`), do neither."""
+        """Store the resource of the result. If this resource contains nothing worth storing, delete the stored
+        resource. After a purge or an invalidation (`is_current`), do neither."""
         target, resource = job.request.target, result.resource
         if not len(job.key) and not result.stored:
             is_good = result.fallback is None and result.fwd_status in (200, 304)

@@ -188,9 +188,9 @@ class RefreshCoordinator:
     def refresh_stale(self, target: str, is_resting: Callable[[], bool]) -> None:
         """Refresh a target in the background.
 
-        If the feed was fetched only once, its publication dates are read first. The refresh is then omitted if the
-        resource was fetched or deleted in the meantime, or if a limit defers the refresh. It is also omitted if
-        `is_resting` returns True, because the dates show that the copy may still answer.
+        If the feed was fetched only once, its publication dates are read first. After this reading, the refresh is
+        omitted if the resource was fetched or deleted in the meantime, or if a limit defers the refresh. It is also
+        omitted if `is_resting` returns True, because the dates show that the copy may still answer.
         """
         resource = self._store.get(target)
         if resource is None or not resource.backfill_pending or target in self._refreshes:

@@ -317,7 +317,8 @@ class ResponseInterpreter:
     def _apply_xml_relocation(
         self, job: RefreshJob, before: Resource, ingested: IngestedContent, now: Instant
     ) -> RefreshResult | Resource | None:
-        """Return the result of a document that declares a move or the end of the feed, or None for any other document.
+        """Return the result of a document that declares a move or the end of the feed. Return None for any other
+        document, and for a move to this target or to an invalid address.
 
         If the new address has itself moved back to this target, the move is recorded as unconfirmed, and only the
         resource is returned.

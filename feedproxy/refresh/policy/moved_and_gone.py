@@ -89,8 +89,8 @@ def active_relocation(
     """Return the decision to respond with 301 or 410, or None if the feed is served.
 
     `sighting` is the recorded relocation of `target`. The options `moved_to` and `gone` of a rule take precedence. A
-    `moved_to` that names `target` itself is ignored. After an unconfirmed 410, each request causes a fetch, unless the
-    fetch is deferred (min_interval_and_back_off.py).
+    `moved_to` that names `target` itself is ignored. For an unconfirmed move, the result is None. For an unconfirmed
+    end, it is a 410, and each request causes a fetch, unless the fetch is deferred (min_interval_and_back_off.py).
     """
     if settings.moved_to and (moved_to := to_upstream(settings.moved_to, settings)) != target:
         return RespondMoved(moved_to)
@@ -111,10 +111,11 @@ DOUBTFUL_STATUSES = frozenset({301, 308, 404, 410})
 
 
 def is_in_doubt(sighting: Relocation | None, resource_there: Resource | None, settings: Settings) -> bool:
-    """Return whether the confirmed move `sighting` is in doubt.
+    """Return whether `sighting` is a confirmed move that is in doubt.
 
-    A move is in doubt if the new address has itself moved or ended, refuses requests (404, for example), or is part of
-    a redirect loop. `resource_there` is the stored resource of the new address. A move by a rule is never in doubt.
+    A move is in doubt if the new address has itself reported a move or an end, refuses requests (404, for example), or
+    is part of a redirect loop. `resource_there` is the stored resource of the new address. A move by a rule is never in
+    doubt.
     """
     if (
         sighting is None
@@ -133,7 +134,8 @@ def is_in_doubt(sighting: Relocation | None, resource_there: Resource | None, se
 
 def leads_back(newer: Relocation | None, target: str, older: Relocation | None) -> bool:
     """Return whether a feed that had moved to `target` has moved back to its former address. `newer` is the relocation
-    of `target`, and `older` that of the former address. The result is True only if `older` is confirmed."""
+    of `target`, and `older` that of the former address. The result is True only if `older` is confirmed, and its last
+    report came before the first report of `newer`."""
     return (
         newer is not None
         and newer.kind is RelocationKind.MOVED
