@@ -11,8 +11,8 @@ from feedproxy.upstream.own_listeners import OwnListeners
 
 
 def may_be_own(url: str, settings: Settings, listeners: OwnListeners) -> bool:
-    """Return True if a URL can name this proxy: if it begins with the public address, or has the port of a listener
-    for clients. Names are not resolved."""
+    """Return True if a URL can name this proxy: if it has the scheme, host and port of a `public_url` without a path,
+    or the port of a listener for clients. Names are not resolved. An invalid URL gives False."""
     try:
         target = uri.normalise(url)
         return _is_public(target, settings) or listeners.serves_clients(uri.split_host_port(target)[1])

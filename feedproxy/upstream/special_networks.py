@@ -87,8 +87,8 @@ TRANSLATION_PREFIXES = (
 
 
 def special_network_of(address: Address) -> SpecialNetwork | None:
-    """Return the table entry for this address, or None for a globally routable address. An address that is in no table
-    and not globally routable gets a new entry, which calls it reserved."""
+    """Return the table entry for this address. An address in no table gets None if it is globally routable, and
+    otherwise a new entry, which calls it reserved."""
     for row in SPECIAL_NETWORKS:
         if address in row.network:
             return row
