@@ -51,8 +51,8 @@ type ExtraDeliveries = Callable[[Change], Iterable[DeliveryRequest]]
 def snapshot_of(resource: Resource, *, is_new: bool, listed: bool) -> FeedSnapshot | None:
     """Return the snapshot of a resource, or None if the resource is not a feed.
 
-    The snapshot's instant `at` is that of the last observed change, or of the first fetch if `is_new`. `listed` is true
-    if the public lists of changes may name the feed.
+    The snapshot's instant `at` is that of the last observed change, or of the last fetch if there is none or if
+    `is_new`. `listed` is true if the public lists of changes may name the feed.
     """
     channel = resource.channel
     if channel is None or not channel.content_digest:
