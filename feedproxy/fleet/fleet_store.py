@@ -105,7 +105,8 @@ class FleetStore(PermittedStore):
         return resource.fencing_token if resource is not None else 0
 
     async def fetch_copy(self, target: str, *, timeout_factor: float = 1) -> bool:
-        """Ask Redis for a later copy or purge of the target, and apply it. Return True if this machine's copy changed.
+        """Ask Redis for a later copy or purge of the target, and apply it. Return True if this machine's copy changed,
+        or False if it did not or if Redis failed.
 
         The call returns within `timeout_factor` times the timeout of requests to Redis, and at once while Redis is
         unavailable. A later comparison of all copies finds a copy that the call has missed (synchronization.py).
