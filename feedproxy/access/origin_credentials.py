@@ -100,7 +100,7 @@ class OriginCredentials:
 
     def with_cache_key(self, request: Request, user: str) -> Request:
         """Return the request of `user` with its cache key as target (`key_for`). If the key names a credential of the
-        operator, the client's own credentials are removed."""
+        operator, the client's own credentials and cookies are removed."""
         key = self.key_for(request.target, user)
         if key == request.target:
             return request
