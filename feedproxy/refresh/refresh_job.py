@@ -104,7 +104,8 @@ def _varying_fields(variant: StoredResponse) -> Fields:
 
 def _with_page_fields(fields: Fields, variant: StoredResponse) -> Fields:
     """Return `fields` with the User-Agent and Accept with which a page was fetched for a client. Origins send different
-    pages to different clients. If the page was fetched without User-Agent, the result has none."""
+    pages to different clients. If the page was fetched without User-Agent, the result has none. If it was fetched
+    without Accept, the result has `*/*`."""
     selected = variant.vary_request
     agent = [("User-Agent", value)] if (value := selected.combined("user-agent")) is not None else []
     accept = selected.combined("accept")

@@ -374,8 +374,8 @@ def _first_document(superseded: Sequence[StoredResponse]) -> bytes | None:
 def ingest_fast_path(
     response: Response, settings: Settings, *, self_href: str, now: Instant, accept_encoding: str | None
 ) -> IngestedContent | None:
-    """Return the ingested content of a small new feed. Return None if `ingest` is needed: for a document that is large,
-    has an uncommon form, or must be edited or compressed."""
+    """Return the ingested content of a small new feed of a common form that needs no edit and no compression. Return
+    None for any other content, which `ingest` must ingest."""
     label = response.fields.combined("content-encoding")
     layers = content_coding.layers(label)
     if (

@@ -28,7 +28,7 @@ def _outdated_allowance(stored: StoredResponse, settings: Settings) -> Allowance
 
 
 def _ill_formed_allowance(resource: Resource, stored: StoredResponse, settings: Settings) -> Allowance | None:
-    """Return the permission to use an ill-formed copy until its next fetch, or None for a well-formed copy.
+    """Return the permission to use an ill-formed feed until its next fetch, or None for any other copy.
 
     The next fetch follows after the longest of three times: ILL_FORMED_RECHECK, the feed's minimum interval, and the
     time from the first fetch of the feed to the fetch of this copy. Skipped hours defer the fetch.

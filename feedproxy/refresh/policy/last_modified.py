@@ -58,7 +58,7 @@ def _has_date_of_other_language(
     before: Resource, response: StoredResponse, request: Fields, *, own_agent: bool
 ) -> bool:
     """Return whether the response has the Last-Modified of the content that it replaces, and can be in another
-    language."""
+    language. For unchanged content, return whether its date was replaced before."""
     replaced = vary.choose(before.variants, request, own_agent=own_agent)
     if replaced is None or replaced.fields.get("last-modified") != response.fields.get("last-modified"):
         return False

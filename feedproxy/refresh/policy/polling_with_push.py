@@ -18,8 +18,8 @@ the push arrives after the refresh, the refresh ends the push lease, and the pus
 
 
 def allowance(resource: Resource, base: Instant, now: Instant, settings: Settings) -> Allowance | None:
-    """Return the permission to use the copy because changes are pushed, or None if the feed has no push lease. `base`
-    is the instant from which the age of the copy counts."""
+    """Return the permission to use the copy because changes are pushed, or None if the feed has no push lease or
+    `push_interval` is 0. `base` is the instant from which the age of the copy counts."""
     if not settings.push_interval or not resource.last_push or now >= resource.push_lease_expires:
         return None
     until = min(base + settings.push_interval, resource.push_lease_expires)
