@@ -97,7 +97,7 @@ class Subscriptions:
         """Insert or replace subscriptions of one callback, all or none, as `put` does. Return the stored subscriptions.
 
         `per_site` limits the subscriptions of one registrable domain; 0 means no limit. Raises SubscriptionsFull if the
-        table has no room.
+        table or this limit has no room.
         """
 
         def work(db: sqlite3.Connection) -> list[Subscription]:
