@@ -29,8 +29,9 @@ class NonceFolder:
         self._failed = False
 
     def claim(self, proof: bytes, until: Instant, now: Instant) -> bool:
-        """Record a proof as used until the instant `until`, and return True. Return False if it was recorded before. If
-        the folder cannot be used, the result is True: the process then relies on the proofs in its own memory."""
+        """Record a proof as used until the instant `until`, and return True. Return False if it has an unexpired
+        record. If the folder cannot be used, the result is True: the process then relies on the proofs in its own
+        memory."""
         name = hashlib.sha256(proof).hexdigest()
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
