@@ -233,7 +233,7 @@ class Listener:
 
     def _register(self, descriptor: int, peer: str) -> ClientConnection | None:
         """Count a new connection and return it. Return None if a limit or a shutdown refuses the connection, or if it
-        has failed already. If a limit is reached, idle connections are closed first."""
+        has failed already. At `max_connections`, or with few free descriptors, idle connections are closed first."""
         app = self._app
         settings = app.settings
         is_trusted = bool(settings.trusted_proxies) and is_trusted_proxy(settings, peer)
