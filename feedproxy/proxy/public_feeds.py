@@ -30,7 +30,8 @@ def is_public(settings: Settings, resource: Resource | None) -> bool:
 
     * A rule marks the feed private or restricts its readers.
     * The feed, or one of its shared copies, was fetched with credentials.
-    * There is no shared copy, although the feed is known, some clients have copies, or the origin refused the request.
+    * There is no shared copy, and either the feed is known, or some clients have copies, or the origin refused the
+      request.
     * The origin sent Cache-Control with private or no-store.
     """
     if settings.private or settings.readers:
