@@ -65,8 +65,9 @@ class HarWriter:
             self._rotate()
 
     def begin_again_if_replaced(self) -> bool:
-        """If another program has renamed, deleted or truncated the file, begin a new file and return True. Otherwise
-        return False. Raises RecordingFailed if no file can be opened.
+        """If another program has renamed or deleted the file, begin a new file. If it has truncated the file, write the
+        file from its beginning. In both cases return True, otherwise False. Raises RecordingFailed if no file can be
+        opened or written.
 
         Call this method before each exchange, and before `has`.
         """
