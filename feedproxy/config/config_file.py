@@ -60,7 +60,8 @@ class Config(Struct, frozen=True):
 
 
 def load(path: str | Path, specs: Mapping[str, OptionSpec], *, foreign: bool = False) -> Config:
-    """Return the configuration in a file. Raises UsageError for the first mistake, with `FILE:LINE: reason`.
+    """Return the configuration in a file, which has neither options nor rules if the file is empty. Raises UsageError
+    for the first mistake, with `FILE:LINE: reason`.
 
     `specs` contains the known options by name. If `foreign` is True, unknown names are skipped, because client commands
     do not know mitmproxy's options.
