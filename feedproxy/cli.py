@@ -70,8 +70,8 @@ class Parser(argparse.ArgumentParser):
         return [name for action in actions for name in action.choices]
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Return the parsed arguments, and an empty list. argparse also calls this method of a command's parser. Its
-        error for an unknown flag suggests a similar known flag."""
+        """Return the parsed arguments, and an empty list: an unknown flag is an error. argparse calls this method also
+        of the command's parser. The error therefore suggests a similar flag of the command."""
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             self.error(f"unrecognized arguments: {' '.join(unknown)}")

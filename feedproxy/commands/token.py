@@ -103,8 +103,8 @@ def _local_address(settings: Settings) -> str:
 
 
 def _token_file(args: argparse.Namespace) -> tuple[Path, Settings, set[str]]:
-    """Return the path of the file, the settings, and the users that the options `readers` of settings and rules
-    name."""
+    """Return the path of the file of tokens, the settings, and the users that the options `readers` of settings and
+    rules name. Raises UsageError if neither --file nor the configuration names a file."""
     config = admin_client.read_config(args.config)
     settings = from_options(config.options)
     permitted = {*settings.readers, *(user for rule in config.rules for user in rule.overrides.get("readers", ()))}
