@@ -54,8 +54,9 @@ def resolve_references(data: bytes, root: int, check: IsWellFormed) -> tuple[byt
     """Return a document in UTF-8 with texts in place of entity references, and True if a reference is an error.
 
     `root` is the offset of the root element. References to unknown entities remain. Two kinds of references are errors:
-    to an entity of HTML in a document without a document type, and to a declared entity that exceeds a limit. The
-    latter becomes the text `&name;`.
+
+    * A reference to an entity of HTML in a document without a document type. It is replaced like a valid one.
+    * A reference to a declared entity that exceeds a limit or refers to itself. It becomes the text `&name;`.
 
     A document without a document type that `check` finds well-formed is returned unchanged.
     """

@@ -82,7 +82,10 @@ _EARLIEST, _LATEST = -2_208_988_800, 7_258_118_400
 """Range of valid dates in Unix seconds: 1900 to 2200. Other dates are placeholders."""
 
 IGNORED_WORDS_MAX = 6
-"""Maximum number of words after the time of a date that are ignored. Each takes as much time as a valid date."""
+"""Maximum number of ignored words after the time of day in a date.
+
+For each ignored word, the date is matched once more, which takes as long as for a valid date.
+"""
 
 
 def parse(text: str) -> int | None:

@@ -45,7 +45,8 @@ def hint_expiry(
 
     `base` is the instant at which the copy's age was 0. `expires` is the end of HTTP's freshness lifetime, or None if
     there is none. An expiry by ttl, the syndication module or CDF is at most `hint_max` seconds after `base`. Skipped
-    hours count for at most `skip_max` seconds from their beginning. A copy with an expiry in the past is stale.
+    hours count for at most `skip_max` seconds from their beginning. If the result is in the past, the copy is
+    stale.
     """
     if schedule == NO_HINTS:
         return None

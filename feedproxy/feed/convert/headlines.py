@@ -31,7 +31,10 @@ def heading(feed: Feed) -> str:
 
 
 def headline(item: Item) -> str:
-    """Return a title for an item without one: the beginning of its text, or else its link, its id, or `Untitled`."""
+    """Return a title made from the beginning of the item's text, or else its link, its id, or `Untitled`.
+
+    The item's own title is not used.
+    """
     body = item.content or item.summary
     first = " ".join(markup.to_plain(body).partition("\n")[0].split())
     if len(first) > HEADLINE_MAX:

@@ -13,8 +13,8 @@ _ALONE = re.compile(rf"(?:mailto:)?({_EMAIL})")
 
 
 _NAMESAKES_MAX = 8
-"""A person is compared with at most this many persons of the same name, and as many with the same email address. This
-limits the time of merging."""
+"""A person is compared with at most this many persons of the same name, and with at most this many of the same email
+address. This limits the time of merging."""
 
 
 def parse(text: str) -> Person | None:

@@ -119,7 +119,11 @@ class _ItemFinder:
             self._member = self.parser.CurrentByteIndex, self.end_of_tag(), qualify_name("id", resource)
 
     def _may_have_items(self) -> bool:
-        """Return True if the current element can contain items: the channel, or the root element as in RSS 1.0."""
+        """Return True if the current element can contain items.
+
+        It is the root element of any format (RSS 1.0 and Atom have their items there), or its child `channel`, except
+        in Atom.
+        """
         path = self._path
         return len(path) == 1 or (len(path) == 2 and path[1] == "channel" and self._kind is not Kind.ATOM)
 

@@ -31,9 +31,10 @@ class EncodedDocument(Struct, frozen=True):
         return self.body is self.utf8 or self.codec == "utf_8"
 
     def character_data(self, text: str) -> str:
-        """Return text escaped for content and attribute values.
+        r"""Return text escaped for content and attribute values.
 
-        Characters that the encoding lacks become references, and all beyond ASCII if the encoding is not certain.
+        Characters that the encoding lacks become references. If the encoding is not certain, all characters beyond
+        ASCII do. In both an uncertain encoding and one that is not ASCII-compatible, `\` and `~` become references.
         """
         text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
         text = text.replace('"', "&quot;").replace("'", "&#39;")

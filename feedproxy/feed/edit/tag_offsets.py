@@ -75,7 +75,8 @@ def find_channel(utf8: bytes, channel: Channel, *, every_self_link: bool = False
 
     Return None for other formats than RSS and Atom, and for a document that must not be edited, such as a signed one.
     Unless `every_self_link` is True, the search ends at the first self link with the format's own relation (`start` in
-    Atom 0.3, otherwise `self`). If there is none, it ends at the first item after a `link` of the format.
+    Atom 0.3, otherwise `self`). If `channel` has no self link, the search ends at the first item after a `link` in the
+    channel's namespace. Otherwise it ends with the channel. A document that may be signed is searched as a whole.
     """
     finder = _ChannelFinder(utf8, channel, every_self_link=every_self_link)
     try:

@@ -48,7 +48,7 @@ def read(document: XmlTree, items: Items) -> Channel | None:
 def _schedule(root: Element) -> Schedule:
     """Return the schedule with the interval of the first element `INTERVALTIME`, or NO_HINTS if there is none.
 
-    An invalid interval is replaced by a note.
+    If the interval is invalid or zero, the schedule has a note in place of the interval.
     """
     for times in named_children(root, "schedule"):
         for interval in named_children(times, "intervaltime"):

@@ -4,8 +4,13 @@ Other vocabularies also have `rss` (resident set size), `feed` (for animals) and
 documents can contain data for one client alone, and must not count as feeds.
 
 A version number or a namespace declares the vocabulary, and one element confirms the declaration. A document without a
-declaration is a feed in three cases: it has an element that only feeds have, it has two other elements of feeds, or it
-has only elements that feeds can have.
+declaration is a feed in three cases:
+
+1. It has an element that occurs only in feeds, such as `skipHours`.
+2. It has two elements that a channel can have. All items together count as one of them.
+3. It has only elements that a channel can have.
+
+In case 2, and in case 3 with items, the first item must have an element that items can have.
 """
 
 import re

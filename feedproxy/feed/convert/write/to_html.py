@@ -29,7 +29,7 @@ def render(feed: Feed) -> bytes:
 
 
 def body(item: Item) -> Text | None:
-    """Return an item's content if it is text or HTML in the feed itself, or else the item's summary, or None."""
+    """Return an item's content if it is text or HTML in the feed itself, otherwise its summary, which can be None."""
     content = item.content
     return content if content is not None and not content.src and content.type in ("text", "html") else item.summary
 
