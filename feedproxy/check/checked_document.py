@@ -53,7 +53,10 @@ class CheckedEntry(Struct, frozen=True):
 
     @property
     def published(self) -> int | None:
-        """Return the instant of the first valid date, or None if no date is valid."""
+        """Return the first valid date of `dates`, in Unix seconds, or None if no date is valid.
+
+        `dates` has the order of the document (JSON Feed: date_published before date_modified).
+        """
         return next((date.instant for date in self.dates if date.instant is not None), None)
 
 
@@ -131,8 +134,10 @@ def parse(body: bytes, content_type: str | None = None) -> CheckedDocument:
 
 
 def find_xml_error(utf8: bytes) -> tuple[XmlError | None, bool]:
-    """Return the first syntax error or None. Also return True if a document type declaration was found (before the
-    error)."""
+    """Return the first syntax error, or None if there is none, and whether there is a document type declaration.
+
+    Only a declaration before the error counts.
+    """
     parser = ParserCreate("utf-8", "}")
     doctypes: list[str] = []
     parser.StartDoctypeDeclHandler = lambda name, *_: doctypes.append(name)

@@ -66,7 +66,7 @@ class FeedObservations(Struct, frozen=True):
     """Request for the self link, if it differs from the feed's address."""
     page: ProbeExchange | None = None
     hub: ProbeExchange | None = None
-    """Request for the first hub of the feed."""
+    """Request to the first hub of the feed, with its response. None if no request was sent."""
     cloud: ProbeExchange | None = None
     handshake: ProbedCertificate | None = None
     requests: int = 0

@@ -136,7 +136,11 @@ class _Probe:
         )
 
     async def _probe_links(self, observations: FeedObservations, channel: Channel) -> FeedObservations:
-        """Add requests for the feed's links, and for the feed by HEAD and by https. Return the observations."""
+        """Return the observations with further requests, which this method sends.
+
+        These are requests to the page, self link, hub and cloud of the channel, and two HEAD requests for the feed: one
+        to its target, and one by https (`_https_target`). A request that was not sent is None.
+        """
         page, self_link = page_address(channel, observations.target), self_address(channel, observations.target)
         hub = resolve_address(observations.target, channel.hubs[0]) if channel.hubs else ""
         # An incomplete cloud is a finding already.
