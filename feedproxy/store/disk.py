@@ -29,7 +29,7 @@ SHARDS = 8
 """Number of shards. With eight, a writing process waited at most 11 ms for another process, with one, up to 432 ms."""
 CULL_SLICE = 10
 """Maximum number of values that one step of culling removes, in less than a millisecond. After a write of n values
-together, a step removes at most n more."""
+together, a step removes at most CULL_SLICE + n values."""
 HEADER_BLOCK = 256
 """A resource's JSON header is padded with spaces to a multiple of this many bytes.
 

@@ -64,9 +64,9 @@ class DiskReads[Value]:
         return self._late_count > 0
 
     async def wait_for(self, key: str) -> bool:
-        """Read a value. Return True after `on_value` or `on_failure` was called, and False if the read was discarded.
+        """Read a value, and wait until `on_value` or `on_failure` was called. Return False if the read was discarded.
 
-        While the disk is stalled, return True without a read.
+        Otherwise return True. While the disk is stalled, return True at once, without a read and without a call.
         """
         if self.is_stalled:
             return True

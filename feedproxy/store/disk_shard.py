@@ -287,7 +287,10 @@ def _try_flock(handle: int) -> bool:
 
 
 def _inode(path: str) -> int | None:
-    """Return the inode number of a file, or None. Each read calls this function, and pathlib.Path would take longer."""
+    """Return the inode number of a file, or None if the file is missing or inaccessible.
+
+    Each read calls this function, and pathlib.Path would take longer.
+    """
     try:
         return os.stat(path).st_ino
     except OSError:

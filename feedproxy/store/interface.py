@@ -54,9 +54,10 @@ class Store(Protocol):
         ...
 
     def get_latest(self, target: str) -> Resource | None:
-        """Return the resource that was put last, even if other processes cannot read it yet, or None.
+        """Return the resource that was put last for `target`, or None if there is none.
 
-        Every update must start from this resource, so that no earlier update is lost.
+        Other processes may not be able to read it yet. Every update must start from this resource, so
+        that no earlier update is lost.
         """
         ...
 

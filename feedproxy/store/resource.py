@@ -27,7 +27,7 @@ class Relocation(Struct, frozen=True, omit_defaults=True, rename={"kind": "endin
     """The new address, or "" if the feed has ended."""
     first: Instant
     last: Instant
-    """Time of the last response that counted as a report. Responses soon afterwards do not count as further reports."""
+    """Time of the last response counted as a report of the move or end. Responses soon afterwards are not counted."""
     count: int
     confirmed: bool = False
 
@@ -136,7 +136,10 @@ class Resource(Struct, frozen=True, omit_defaults=True, weakref=True, rename=_ST
     keyed: tuple[StoredResponse, ...] = ()
 
     has_expected_readers: bool = False
-    """True if the last refresh expected further polls by readers with a known rhythm (subscribers/poll_rhythms.py)."""
+    """True if, at the last refresh, readers with a known rhythm were expected to poll within HORIZON.
+
+    The rhythms are in subscribers/poll_rhythms.py, and HORIZON is in refresh/policy/expected_polls_and_price.py.
+    """
 
     previous: PreviousContents = NO_CONTENTS
     """Earlier shared contents, which clients may name as dictionaries."""

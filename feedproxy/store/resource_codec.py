@@ -107,8 +107,10 @@ class _Area:
 
 
 def _header(resource: Resource, area: _Area | None) -> bytes:
-    """Return the encoded header, without positions if `area` is None. The bodies are added to `area`. Raises StoreError
-    if encoding fails."""
+    """Add the resource's bodies to `area`, and return the encoded header, which has the positions of the bodies.
+
+    If `area` is None, the header has no bodies and no positions. Raises StoreError if encoding fails.
+    """
     try:
         return _write_json(resource, area)
     except (TypeError, ValueError, LookupError, RecursionError, struct.error) as error:
@@ -144,9 +146,10 @@ def _encode_value(area: _Area | None, value: object) -> object:
 
 
 def _encode_bodies(area: _Area, bodies: Bodies) -> dict[str, object]:
-    """Return the position and length of each body, by coding.
+    """Add the bodies to `area`, and return the position and length of each, by coding.
 
-    The decoded body is omitted if the gzip body decodes to it. This saves four fifths of the bytes.
+    If the gzip body decodes to the decoded body, the decoded body is not added, and its value is `["gzip", length]`.
+    This saves four fifths of the bytes.
     """
     to_write = dict(bodies.stored)
     plain = to_write.get("identity")

@@ -128,7 +128,7 @@ def _write_file(path: Path, value: bytes) -> None:
 
 
 def _setting_in(statement: str, parameters: tuple[Any, ...]) -> tuple[str, tuple[type, object]] | None:
-    """Return the name of the setting that a statement of diskcache writes, with its type and value, or None."""
+    """Return the name of the setting that a statement writes, with its type and value, or None if it writes none."""
     if statement == _INSERT_SETTING:
         name, value = parameters[0]
     elif statement == _UPDATE_SETTING:
