@@ -232,9 +232,10 @@ def assess(
 ) -> Freshness:
     """Return the freshness of a stored response at `now`.
 
-    `hint` returns the permission of the feed's schedule. `learned` returns the lifetime by the feed's history. It
-    counts only if neither HTTP nor the schedule states a lifetime. `default`, `minimum` and `maximum` are as for
-    `heuristic_lifetime`. `targeted` is True if targeted fields apply to this cache (RFC 9213).
+    `hint` returns the permission of the feed's schedule to use the response, or None (`Hint`). `learned` returns the
+    lifetime estimated from the feed's history, or None. The learned lifetime counts only if neither HTTP nor the
+    schedule states one. `default`, `minimum` and `maximum` are as for `heuristic_lifetime`. `targeted` is True if
+    targeted fields apply to this cache (RFC 9213).
     """
     initial = initial_age(stored)
     age = current_age(stored, now, initial)

@@ -16,8 +16,11 @@ from feedproxy.http.cache_control import CacheControl
 
 
 class Reuse(Struct, frozen=True):
-    """The decision to answer with the stored response. `detail` is a token of Cache-Status, or None: why a stale
-    response may be used, or what shortened the lifetime."""
+    """The decision to answer with the stored response.
+
+    `detail` is a token of Cache-Status. It states why a stale response may be used, or what shortened the use of the
+    response. It is None if neither applies.
+    """
 
     stored: StoredResponse
     freshness: Freshness
@@ -40,8 +43,10 @@ class Validate(Struct, frozen=True):
 
 
 class Forward(Struct, frozen=True):
-    """The decision to forward the request without conditions. `stored` is a stored response without a validator, or
-    None. It answers if the origin fails."""
+    """The decision to forward the request without conditions.
+
+    `stored` is a stored response without a validator, or None. If the origin fails, the stored response may answer.
+    """
 
     fwd: Fwd
     reason: str

@@ -77,7 +77,10 @@ def _status_forbids(status: int) -> str | None:
 
 
 def storing_prohibition(control: CacheControl, status: int) -> str | None:
-    """Return the directive that prohibits storing a response with this status, as a text for the operator, or None."""
+    """Return the directive that prohibits storing a response with this status, or None if no directive prohibits it.
+
+    The result is a text for the operator.
+    """
     # "the no-store cache directive is not present in the response"; "caches that implement must-understand
     # SHOULD ignore the no-store directive in responses that contain both directives and a status code that
     # the cache understands" -- section 5.2.2.3

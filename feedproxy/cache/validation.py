@@ -113,8 +113,9 @@ def apply_head(
     """Return the stored response updated by the response to a HEAD (RFC 9111, section 4.3.5).
 
     `request` contains the fields of the HEAD request. If the status of `head` is not 200, return the stored response
-    unchanged. Return None if the representation has changed, or if the stored response was invalidated and `head` has
-    no validator. The caller must then invalidate the stored response.
+    unchanged. Return None if the status of the stored response is not 200, if the representation has changed, or if
+    the stored response is already invalid and `head` has no validator. If the result is None, the caller must mark the
+    stored response as invalid.
     """
     if head.status != 200:
         return stored

@@ -6,7 +6,8 @@ and values longer than PARSED_MAX are compared verbatim. Three fields have their
 * Accept-Encoding is not compared if this proxy compresses the content. If clients get the origin's bytes unchanged, the
   request must accept the coding of these bytes.
 * User-Agent is not compared if feedproxy sent its own User-Agent to fetch the response, and would send it again.
-* Accept-Language also selects a response in the language with the highest weight.
+* Accept-Language selects a response with equal language ranges in any order, and a response with a Content-Language
+  that equals the language with the highest weight.
 """
 
 from collections.abc import Iterable
