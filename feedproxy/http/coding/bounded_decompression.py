@@ -33,10 +33,10 @@ A higher ratio indicates a decompression bomb. The most repetitive of 352 feeds 
 """
 
 _PIECE = 4 * 1024
-"""Number of bytes of input in each call of a decoder.
+"""Maximum number of bytes of input in one call of a decoder.
 
-At the end of a gzip member, the decoder copies the rest of its input. With more input in each call, a body of many
-empty members would take seconds.
+At the end of each gzip member, the decoder copies the rest of its input. With larger pieces, these copies would take
+seconds for a body of many empty members.
 """
 
 _ONE_CALL_MAX = 256 * 1024

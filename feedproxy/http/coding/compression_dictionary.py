@@ -98,8 +98,11 @@ def without_dictionary(request: Fields) -> Fields:
 
 
 def exact_pattern(path: str) -> str | None:
-    """Return a URL pattern that matches only this path with its query, or None if no pattern can express it. If the
-    path has no query, the pattern also matches the path with any query."""
+    """Return a URL pattern for `path`, which can include a query, or None if no pattern can express it.
+
+    With a query, the pattern matches only this path with this query. Without one, it matches this path with any query
+    or none.
+    """
     head, mark, query = path.partition("?")
     if not path.startswith("/") or "#" in path or (mark and head.endswith(":")):
         return None  # a question mark after a group would make the group optional

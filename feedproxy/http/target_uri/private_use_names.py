@@ -7,7 +7,7 @@ PRIVATE_SUFFIXES = frozenset(
 
 
 def has_private_suffix(host: str) -> bool:
-    """Return True if a name in lower case is below a suffix for private use."""
+    """Return True if a host name is below a suffix for private use. `host` must be in lower case."""
     _, dot, suffix = host.rpartition(".")
     return (bool(dot) and suffix in PRIVATE_SUFFIXES) or is_residential(host)
 
