@@ -227,7 +227,7 @@ def _without_entry(now: str | None, before: str | None) -> str | None:
     """Return the list of default programs without feedproxy's entry.
 
     `now` is the present list, or None if it was deleted: the result is then None. `before` is the list before the
-    installation. Its programs return for each media type that has no other program.
+    installation. If feedproxy is the only program of a media type in `now`, the programs in `before` replace it.
     """
     if now is None:
         return None
