@@ -39,11 +39,15 @@ def counted(stage: OnProxy, name: str, **labels: str) -> float:
 
 
 async def lines(caplog: pytest.LogCaptureFixture, number: int = 1) -> list[str]:
-    """Return the log lines as soon as there are `number` of them."""
+    """Return the lines of the access log as soon as there are `number` of them."""
+
+    def logged() -> list[str]:
+        return [record.getMessage() for record in caplog.records if record.name == "feedproxy.access"]
+
     async with asyncio.timeout(PATIENCE):
-        while len(caplog.messages) < number:  # noqa: ASYNC110 -- no event to wait for
+        while len(logged()) < number:  # noqa: ASYNC110 -- no event to wait for
             await asyncio.sleep(0)
-    return list(caplog.messages)
+    return logged()
 
 
 def closed_address() -> str:
