@@ -81,9 +81,9 @@ case at every layer of feedproxy that answers clients, with a clock that the tes
     make test TEST_ARGS=tests/spec/test_supplement.py
 
 A copy is *held* if it is stale by HTTP, and answers nevertheless because the feed's hints permit it
-([freshness](../explanation/freshness.md)). If a promise has a time limit, there are cases one second before the limit,
-at the limit, and usually one second after it. Below each promise is its source: the specification that requires it, or
-*feedproxy* if no specification does.
+([freshness](../explanation/freshness.md)). If a promise has a time limit, its tests send requests one second before
+the limit, at the limit, and usually one second after it. Below each promise is its source: the specification that
+requires it, or *feedproxy* if no specification does.
 
 This page is made by `make docs` from `tests/spec/supplement/`.
 """

@@ -145,7 +145,7 @@ class VERSION_MISSING(Note, level=Level.WARN, category=Category.FORMAT):
     summary = "The feed does not state its version of %(format)s."
     advice = """\
     Strict readers do not recognise a feed without a version. RSS has `version="2.0"` in the root element, Atom
-    `xmlns="http://www.w3.org/2005/Atom"`, and JSON Feed the address of version 1.1."""
+    `xmlns="http://www.w3.org/2005/Atom"`, and JSON Feed the member `version` with the address of version 1.1."""
     reference = "RSS 2.0; RFC 4287, section 1.2; JSON Feed 1.1, version"
 
 

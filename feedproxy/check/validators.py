@@ -203,9 +203,9 @@ def _check_codings(observations: FeedObservations, tag: EntityTag, plain: ProbeE
 class ETAG_SHARED_BY_CODINGS(Note, level=Level.WARN, category=Category.CONDITIONS):
     summary = "The plain and the compressed feed have the same strong ETag, `%(tag)s`."
     advice = """\
-    A strong tag promises identical bytes, but the plain feed and the feed in %(coding)s differ. With range
-    requests, a client can combine parts of the two. Let the module that compresses make the tag weak (`W/`), as nginx
-    does, or let it add the coding to the tag and recognise it in requests."""
+    A strong tag promises identical bytes, but the plain feed and the feed in %(coding)s differ and have the same
+    tag. A client that sends range requests can therefore join parts of the two. Let the module that compresses make
+    the tag weak (`W/`), as nginx does, or let it add the coding to the tag and recognise the longer tag in requests."""
     reference = "RFC 9110, section 8.8.3.3"
 
 

@@ -64,7 +64,7 @@ class Utf8Text(Struct, frozen=True):
 def encoding_by_bytes(body: bytes) -> tuple[str, int] | None:
     """Return the codec that a byte order mark or the bytes of value 0 indicate, and the length of the mark in bytes.
 
-    The length is 0 if there is no mark. Return None if the first bytes match no mark and no pattern.
+    The length is 0 if there is no mark. Return None if the first bytes indicate no codec.
     """
     if _PLAIN.match(body):
         return None

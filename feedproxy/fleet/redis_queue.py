@@ -109,7 +109,7 @@ class RedisQueue:
         self._task = asyncio.ensure_future(self._work())
 
     def enqueue_copy(self, target: str, token: int) -> None:
-        """Enqueue the target's new copy, fetched under the lease with this token."""
+        """Enqueue the target, so that its new copy, fetched under the lease with this token, is sent to Redis."""
         self._enqueue_update(target, _PendingUpdate(has_copy=True, token=token))
         self.wake()
 

@@ -38,8 +38,8 @@ class RecordingScores(Struct, frozen=True):
 
 
 CHANGING_AGENTS_MIN = 6
-"""Requests of one product for one feed from one network address can have many User-Agents. They count as one reader if
-there are at least this many User-Agents, and on average fewer than two requests with each."""
+"""Requests of one product for one feed from one network address count as those of one reader if they have at least this
+many User-Agents, and on average fewer than two requests for each User-Agent."""
 
 
 def grade_recording(recording: Recording, side: Side | None = None, *, one_reader: bool = False) -> RecordingScores:

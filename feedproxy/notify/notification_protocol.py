@@ -93,7 +93,7 @@ class Sender(typing.Protocol):
 
     @property
     def remove_on_failure(self) -> bool:
-        """Return whether the subscription is removed after the last failed attempt."""
+        """Return whether the subscription is removed when the last attempt of a delivery has failed."""
         ...
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:

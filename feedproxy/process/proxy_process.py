@@ -65,7 +65,7 @@ class WorkerOptions(Struct, frozen=True):
     specs: Mapping[str, OptionSpec]
     """The specifications of all options, for a reload."""
     loaded: LoadedOptions
-    """The options of all sources, for all workers."""
+    """The options from the configuration file, the environment and the command line, for all workers."""
 
 
 async def check(plan: ServePlan) -> list[str]:

@@ -371,8 +371,8 @@ class Supervisor:
         worker.pid, worker.started, worker.due, worker.missed_reload = pid, time.monotonic(), None, False
 
     def _wait_ready(self, worker: _WorkerSlot) -> int | None:
-        """Wait for a starting worker. Return None if it is ready, 0 after a signal to end, and an exit code above 0 if
-        it fails or takes more than START_TIMEOUT seconds."""
+        """Wait for a starting worker. Return None if it is ready, and 0 if this process gets SIGTERM or SIGINT. Return
+        an exit code above 0 if the worker ends, or is not ready within START_TIMEOUT seconds."""
         deadline = time.monotonic() + START_TIMEOUT
         while time.monotonic() < deadline:
             received = wait_for_signal(START_CHECK_INTERVAL)

@@ -108,7 +108,7 @@ def is_feed_for_all_languages(job: RefreshJob, chain: RedirectChain, ingested: I
 
 
 def is_client_specific(context: RequestContext, result: RefreshResult) -> bool:
-    """Return whether the request to the origin had client-specific fields, or its response has a key."""
+    """Return whether the request to the origin had client-specific fields, or the response is keyed."""
     is_shared = result.response is None or not len(result.response.key)
     return not is_shared or len(context.upstream.key) > 0 or len(context.upstream.varying_fields) > 0
 

@@ -45,7 +45,8 @@ class Addon:
     def load(self, loader: Loader) -> None:
         """Declare the options.
 
-        Raises AddonHalt if the addon is loaded already. The error that is then logged ends mitmdump at its start.
+        Raises AddonHalt if the addon is loaded already, after logging an error. Because of the error, mitmdump does not
+        start.
         """
         if (name := type(self).__name__.lower()) != self.name:
             logger.error(
@@ -115,7 +116,7 @@ class NotificationAddon[Part](Addon):
 def _parse_deferred(deferred: dict[str, Any], name: str) -> None:
     """Parse the option `name` in `deferred`, which mitmdump read before the option was declared.
 
-    An invalid value is removed, and logged as an error, which ends mitmdump at its start. mitmproxy's own parser
+    An invalid value is removed, and logged as an error, so that mitmdump does not start. mitmproxy's own parser
     supports no units. At an invalid value, it would end the loading of the script without a message, and mitmproxy
     would pass all requests without feedproxy.
     """

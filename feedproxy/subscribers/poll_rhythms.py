@@ -30,7 +30,7 @@ SESSION_BREAK = 2.5
 
 OVERDUE = 1.25
 """A poll counts as missed when the pause since the last poll exceeds the longest expected interval, times this factor.
-The next poll is then expected a whole number of usual intervals after the last poll."""
+The next poll is then expected at the next whole multiple of the usual interval after the last poll."""
 
 BEYOND = 0.5
 """Fraction of d that widens the range of a reader's expected intervals, where d = longest - shortest of the last

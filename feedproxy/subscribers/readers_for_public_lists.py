@@ -32,8 +32,8 @@ class DistinctReaders:
         self._feeds: dict[str, bytes] = {}
         """The readers of each feed, packed: pseudonym, instant of last request, next pseudonym, and so on.
 
-        The feed with the oldest change is first. Most feeds have one reader, for which a dictionary would take five
-        times the memory.
+        The feed with the oldest record of its readers is first. Most feeds have one reader, for which a dictionary
+        would take five times the memory.
         """
         self.changes = 0
         """Number of changes of the readers of all feeds since this object was made."""

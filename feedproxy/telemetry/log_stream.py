@@ -159,9 +159,11 @@ class NonBlockingStream:
 
 
 def _end_of_chunk(lines: bytes, start: int) -> int:
-    """Return the position after the last line that ends within CHUNK bytes from `start` or, if the first line is
-    longer, after this line. Lines of several workers stay whole: the system does not mix writes of at most PIPE_BUF
-    bytes."""
+    """Return the position after the last line that ends within CHUNK bytes from `start`. If the first line is longer,
+    return the position after this line.
+
+    The system does not mix a write of at most CHUNK bytes with writes of other workers.
+    """
     end = lines.rfind(b"\n", start, start + CHUNK) + 1 or lines.find(b"\n", start) + 1
     return end or len(lines)
 

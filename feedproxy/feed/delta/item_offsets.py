@@ -30,7 +30,7 @@ _EXHAUSTIVE = frozenset(
 )
 
 HASH_BYTES = 8
-"""Length of the identity of an entry, and of its digest, in bytes."""
+"""Length of the identity of an entry in bytes. The digest of an entry has the same length."""
 
 
 class ItemSpan(Struct, frozen=True):

@@ -23,7 +23,7 @@ HINTS_MAX = 64
 
 _NUMBER = re.compile(r"\+?([0-9]{1,1000})(?:\.[0-9]*)?")
 _NUMBER_MAX = 10**18
-"""A larger number in a hint counts as this number. It is above all limits of the schedule (schedule_hints.py)."""
+"""A larger number in a hint counts as this number, which exceeds every limit of the schedule (schedule_hints.py)."""
 _QUOTED_MAX = 40
 """A note quotes at most this many characters of an invalid value."""
 

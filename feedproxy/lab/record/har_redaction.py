@@ -88,7 +88,7 @@ class Redactor:
         return self._secrets and (marked_private or _is_private(exchange) or has_secret(exchange.request.target))
 
     def names_secret_address(self, content: bytes) -> bool:
-        """Return True for a redirect document with a secret address, which must not be recorded."""
+        """Return True for a redirect document to an address with a secret. Such a document must not be recorded."""
         relocation = xml_redirect.read(content) if self._secrets else None
         return isinstance(relocation, xml_redirect.Moved) and has_secret(relocation.location)
 

@@ -103,8 +103,8 @@ class Publisher:
     # -- notifications
 
     async def message(self, delivery: Delivery, subscription: Subscription | None) -> Message | None:
-        """Return the notification of a change, which contains the newest item's title and text. Return None if the feed
-        is no longer public, or if the subscription has ended."""
+        """Return the notification of a change, with the title and text of the newest item. Return None if the feed is
+        no longer public, or if the subscription has ended."""
         topic = delivery.request.topic
         if subscription is None or is_no_longer_public(self._service, topic):
             return None

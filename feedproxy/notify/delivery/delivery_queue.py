@@ -27,7 +27,7 @@ class DeliveryOutcome(Struct, frozen=True):
 
     delivery: Delivery
     verdict: Verdict
-    """Verdict on the attempt. It is also `Refused` after the last failed attempt."""
+    """Verdict on the attempt. It is also `Refused` if the last attempt of a delivery has failed."""
     started: Instant
     """Instant at which the attempt began. If a push has set the `note` of the subscription since then, the note of the
     push is kept."""

@@ -87,7 +87,7 @@ def ping_message(sink: PingSink, *, name: str, url: str, feed: str = "") -> Mess
 
 
 def site_ping_request(sink: str, ping: Ping) -> DeliveryRequest:
-    """Return the delivery of the operator's ping to a sink, about the site in `ping`."""
+    """Return the request to deliver `ping`, which the operator asked for, to the sink."""
     data = json.dumps({"name": ping.name or urlsplit(ping.url).netloc, "url": ping.url, "feed": ping.feed})
     return DeliveryRequest("ping", "ping", ping.feed or ping.url, sink, data=data)
 

@@ -71,7 +71,7 @@ class IngestedContent(Struct, frozen=True):
     The digest of a new feed is deferred until the first change of the feed (`_defers_digest`)."""
 
     def is_change(self, previous: Channel | None) -> bool:
-        """Return whether the content of the feed differs from that of the previous channel."""
+        """Return whether the feed's content digest differs from that of `previous`, or just one of the two is None."""
         if self.channel is None or previous is None:
             return self.channel is not previous
         return self.channel.content_digest != self.resolved_channel(previous).content_digest

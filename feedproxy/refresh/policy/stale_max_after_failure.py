@@ -10,7 +10,7 @@ The time depends on the fault:
 * `stale_max`, but at most REFUSED_STALE_MAX, after 403, 404 and other 4xx, which can be intended.
 * No time after 401 and 451, which restrict access, and after 410.
 
-The time counts from the instant at which the origin last sent or validated the copy.
+The time counts from the instant at which the origin last sent or confirmed the copy.
 """
 
 from enum import Enum, auto
@@ -133,7 +133,7 @@ def _seconds(allowance: StaleAllowance, settings: Settings) -> Seconds:
 
 
 def last_validated(resource: Resource) -> Instant:
-    """Return the instant at which the origin last sent or validated the stored feed."""
+    """Return the instant at which the origin last sent or confirmed the stored feed."""
     return max(variant.response_time for variant in resource.variants)
 
 

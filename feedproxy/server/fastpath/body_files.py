@@ -18,7 +18,7 @@ SIZE_MAX = 4 * 1024 * 1024
 
 
 class BodyFiles:
-    """The files of large bodies that are requested often (REQUESTS_MIN)."""
+    """The files of bodies of at least BODY_MIN bytes that are requested often (REQUESTS_MIN)."""
 
     def __init__(self) -> None:
         self.size = 0

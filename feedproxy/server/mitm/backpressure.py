@@ -61,7 +61,7 @@ class WriteBackpressure:
                     yield UnsentOutput(self._peers[client], ((id(writer), size), *buffers), partial(close, client))
 
     def unsent(self, client: Any) -> int:
-        """Return the number of bytes written to a client that its socket has not accepted yet."""
+        """Return the number of bytes that wait in the write buffer of a client's connection."""
         writer = self._writers.get(client.id)
         return writer.transport.get_write_buffer_size() if writer is not None else 0
 

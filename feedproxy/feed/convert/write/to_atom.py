@@ -69,7 +69,7 @@ def item_id(item: Item, feed: Feed) -> str:
 def own_id(item: Item, feed: Feed, previous_ids: set[str]) -> str:
     """Return the item's id as an IRI, and add it to `previous_ids`, the ids of the preceding items.
 
-    A generated id is made unique. Ids that the document states can repeat.
+    A generated id is made unique. An id from the document is kept, even if it repeats.
     """
     identity = item_id(item, feed)
     if identity in previous_ids and not item.id:

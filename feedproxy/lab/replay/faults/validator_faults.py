@@ -31,7 +31,7 @@ class GzipTag(Fault):
 class WeakTag(Fault):
     """The ETag is weak: `W/"…"`. nginx makes a strong tag weak when it compresses.
 
-    A good reader returns the tag unchanged, with `W/`. A reader that drops the prefix, or puts the whole tag in
+    A good reader returns the tag unchanged, including `W/`. A reader that drops the prefix, or puts the whole tag in
     quotation marks, never gets a 304 from a strict server.
     """
 
