@@ -28,7 +28,7 @@ type Edit = Callable[[Request, Response, Settings, Instant], Response]
 
 _TEXT = ("xml", "json", "text/", "javascript")
 
-WORTH_CODING = 512
+_CODED_MIN = 512
 """Content of at least this many bytes is compressed. Smaller content fits into one packet without compression."""
 
 
@@ -98,7 +98,7 @@ def compressed(request: Request, response: Response, settings: Settings, now: In
 def _is_worth_coding(response: Response, settings: Settings) -> bool:
     declared = (response.fields.get("content-type") or "").lower()
     return (
-        WORTH_CODING <= len(response.body) <= settings.buffer_max
+        _CODED_MIN <= len(response.body) <= settings.buffer_max
         and "content-encoding" not in response.fields
         and any(word in declared for word in _TEXT)
         and not CacheControl.from_fields(response.fields).no_transform

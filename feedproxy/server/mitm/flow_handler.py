@@ -147,7 +147,7 @@ class FlowHandler:
             client.error = "max_connections_per_address is reached"
 
     def release_connection(self, client: str) -> None:
-        """Count a connection no longer, because its client has disconnected."""
+        """Remove a connection from the count, because its client has disconnected."""
         self.app.connections -= 1
         self.connection_limiter.release(client)
 
